@@ -88,14 +88,18 @@ class autotest:
 def expect(got: Any, want: Any, hints: dict[str, Any] | None = None, name: str = "your result") -> None:
     """For handwritten checks: assert that `got` equals `want` by the rules above.
 
-    `hints` is {misconception: the result it produces}. If `got` equals one of these results, the
-    AssertionError names the misconception instead of only reporting a difference.
+    `hints` is {misconception: the result it produces, or a function that computes it}. If `got` equals one of
+    these results, the AssertionError names the misconception instead of only reporting a difference. The
+    functions are called only if `got` is wrong, so a right answer does not pay for them.
     """
     found = encode(got)
     difference = compare(found, encode(want))
     if difference:
-        likely = [words for words, wrong in (hints or {}).items() if not compare(found, encode(wrong))]
-        raise AssertionError(f"{name} {difference}." + "".join(f" Likely: {words}" for words in likely[:1]))
+        for words, wrong in (hints or {}).items():
+            lazy = callable(wrong) and not isinstance(wrong, type)  # a type is a dtype
+            if not compare(found, encode(wrong() if lazy else wrong)):
+                raise AssertionError(f"{name} {difference}. Likely: {words}")
+        raise AssertionError(f"{name} {difference}.")
 
 
 class Hashed:

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from cluster.checks import autotest, close, expect
+from cluster import checks
+from cluster.checks import autotest, close, draws, expect
 
 from .. import ROOT
 
@@ -198,6 +199,19 @@ def test_a_huge_value_is_refused():
         repr(autotest(np.ones(5000)))
 
 
+def test_drawn_inputs_follow_from_the_seed_and_the_numbers(monkeypatch):
+    """In a notebook, are the inputs the same in each run, others for other numbers, and others for another
+    seed?"""
+
+    def draw(*numbers):
+        return checks.fresh_rng(*numbers).integers(2**62)
+
+    notebook = [draw(), draw(0), draw(1), draw(1, 2)]
+    assert [draw(), draw(0), draw(1), draw(1, 2)] == notebook
+    monkeypatch.setattr(draws, "SEED", 2**100)
+    assert len({*notebook, draw(), draw(0), draw(1), draw(1, 2)}) == 8
+
+
 def test_expect_names_the_misconception():
     """Does `expect` name a misconception exactly if the value of this misconception equals the result?"""
     hints = {"the batch was averaged.": 5.0, "the sign is wrong.": -10.0}
@@ -207,3 +221,19 @@ def test_expect_names_the_misconception():
     with pytest.raises(AssertionError, match="is 6") as error:
         expect(6.0, 10.0, hints, "dw")
     assert "Likely" not in str(error.value)
+
+
+def test_a_right_answer_pays_for_no_misconception():
+    """Are the functions among the hints called only for a wrong value, and only up to the first that explains
+    it?"""
+    called = []
+
+    def result(value):
+        return lambda: called.append(value) or value
+
+    hints = {"a plain one.": 5.0, "the sign is wrong.": result(-10.0), "it was doubled.": result(20.0)}
+    expect(10.0, 10.0, hints)
+    assert called == []
+    with pytest.raises(AssertionError, match=r"Likely: the sign is wrong\.$"):
+        expect(-10.0, 10.0, hints)
+    assert called == [-10.0]

@@ -53,6 +53,8 @@ class GradedNotebook:
     on_step: called as each cell and check begins.
     """
 
+    seed = 0  # of the hidden tests' inputs (checks/draws.py)
+
     def __init__(
         self,
         notebook: NotebookNode,

@@ -37,10 +37,11 @@ class Failed(set[str]):
 
 
 class Student:
-    """Requests to the student process over a channel."""
+    """Requests to the student process over a channel. seed: of the hidden tests' inputs (checks/draws.py)."""
 
-    def __init__(self, channel: Channel):
+    def __init__(self, channel: Channel, seed: int = 0):
         self.channel, self.gone, self.end = channel, "", 0.0
+        self.seed = seed
         self.functions: list[Callable] = []  # functions of the check, which the student's code may call
         self.in_place, self.calls, self.requests = False, 0, 0  # requests: of the running part of a check
         self.replaced: list[tuple[str, Any, Callable]] = []
