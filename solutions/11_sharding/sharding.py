@@ -243,7 +243,7 @@ sizes = [
     (7 * int(rng.integers(6, 20)) + int(rng.integers(1, 7)), 7),
     (3, 5),
     (9, 1),
-]  # empty chunks; one rank
+]  # empty chunks, one rank
 sizes += [(10**6 + int(rng.integers(10**6)), 64)]
 cases = [(*size, stage, *rng.permutation([2, 4, 12]).tolist()) for size in sizes for stage in range(4)]
 bytes_agree(held_bytes, {case: held_by(*case) for case in cases})
@@ -343,7 +343,7 @@ sizes = [
     (7 * int(rng.integers(6, 20)) + int(rng.integers(1, 7)), 7),
     (3, 5),
     (9, 1),
-]  # empty chunks; one rank
+]  # empty chunks, one rank
 sizes += [(10**6 + int(rng.integers(10**6)), 64)]
 cases = [(*size, stage, *rng.permutation([1, 2, 4]).tolist()[:2]) for size in sizes for stage in range(4)]
 bytes_agree(sent_bytes, {case: sent_by(*case) for case in cases})
