@@ -962,7 +962,7 @@ for sizes, times in cases:
     a, b, c = (np.sum(sizes**k / times**2) for k in (0, 1, 2))  # the normal equations, by hand
     d, e = (np.sum(sizes**k / times) for k in (0, 1))
     want = [(d * c - b * e) / (a * c - b * b), (a * e - b * d) / (a * c - b * b)]
-    assert np.allclose(fit(sizes, times), want, rtol=1e-7, atol=0), (
+    assert np.allclose(fit(sizes, times), want, rtol=1e-9, atol=0), (
         "value: the line does not have the least sum of squares of relative errors"
     )
 ### END HIDDEN TESTS
