@@ -69,7 +69,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers
 
-from cluster.checks import expect, has_failed, unchanged, watched
+from cluster.checks import expect, fresh_rng, has_failed, unchanged, watched
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(3)
@@ -129,7 +129,9 @@ expect(
 expect(conv_cost(4, 5, 2, K=3, k=3, bias=False)[1], 54, name="the number of parameters without biases")
 expect(conv_cost(4, 5, 2, K=3, k=3, bias=False)[2], 324, name="the number of multiply-adds without biases")
 ### BEGIN HIDDEN TESTS
-expect(conv_cost(6, 3, 5, K=4, k=2), ((5, 2, 4), 84, 800), name="conv_cost(6, 3, 5, K=4, k=2)")
+H, W, C, K = (3 + fresh_rng(1).permutation(6)[:4]).tolist()
+want = ((H - 1, W - 1, K), (4 * C + 1) * K, (H - 1) * (W - 1) * K * 4 * C)
+expect(conv_cost(H, W, C, K=K, k=2), want, name=f"conv_cost({H}, {W}, {C}, {K=}, k=2)")
 ### END HIDDEN TESTS
 
 # %% check="conv-of-layers" points=2 see="3.2"
@@ -149,22 +151,22 @@ expect(
 # HASHED AUTOTEST conv_cost(227, 227, 3, K=96, k=11, stride=4)
 # HASHED AUTOTEST conv_cost(224, 224, 3, K=64, k=7, stride=2, padding=3, bias=False)
 ### BEGIN HIDDEN TESTS
-# Not detected: a result that is right for these sizes only, since the cases are finite.
+# Not detected: a result that is right for these kinds of layers only, since the cases are finite.
+fresh = fresh_rng(2)
+for k, stride, padding, bias in [(1, 1, 0, True), (4, 3, 2, False), (3, 4, 2, True), (2, 5, 3, True)]:
+    H, W, C, K = (k + stride + fresh.permutation(30)[:4]).tolist()
+    places = [(n + 2 * padding - k) // stride + 1 for n in (H, W)]
+    expect(
+        conv_cost(H, W, C, K=K, k=k, stride=stride, padding=padding, bias=bias),
+        ((*places, K), (k * k * C + bias) * K, places[0] * places[1] * K * k * k * C),
+        name=f"conv_cost with {k=}, {stride=}, {padding=}, {bias=}",
+    )
+H, W = (4 * fresh.integers(240, 250, 2) + 1).tolist()  # an odd number of windows, so the count is odd, too
+C, K = (2 * fresh.integers(50_000, 60_000, 2) + 1).tolist()
+h, w = (H + 1) // 2, (W + 1) // 2
 expect(
-    conv_cost(28, 20, 192, K=16, k=1),
-    ((28, 20, 16), 193 * 16, 28 * 20 * 192 * 16),
-    name="conv_cost of a 1 × 1 layer",
-)
-expect(
-    conv_cost(10, 6, 3, K=2, k=4, stride=3, padding=2, bias=False),
-    ((4, 3, 2), 96, 4 * 3 * 2 * 48),
-    name="conv_cost with k=4, stride 3, padding 2",
-)
-expect(conv_cost(3, 8, 2, K=1, k=3, padding=2, stride=4), ((2, 3, 1), 19, 108), name="conv_cost, stride 4")
-expect(conv_cost(9, 4, 1, K=3, k=2, padding=3, stride=5), ((3, 2, 3), 15, 72), name="conv_cost, padding 3")
-expect(
-    conv_cost(997, 909, 100_003, K=100_019, k=5, stride=2, padding=2),
-    ((499, 455, 100_019), (25 * 100_003 + 1) * 100_019, 499 * 455 * 100_019 * 25 * 100_003),
+    conv_cost(H, W, C, K=K, k=5, stride=2, padding=2),
+    ((h, w, K), (25 * C + 1) * K, h * w * K * 25 * C),
     name="conv_cost of a layer with more multiply-adds than a float can represent",
 )
 ### END HIDDEN TESTS
@@ -209,8 +211,16 @@ rows = network_cost(LENET, (32, 32, 1))
 # HASHED AUTOTEST [sum(row[2] for row in rows), sum(row[3] for row in rows)]
 expect([row[1] for row in rows][-4], (5, 5, 16), name="the shape before the classifier")
 ### BEGIN HIDDEN TESTS
-costs = [row[2:] for row in network_cost([("conv", 3, 3), ("pool", 2, 2), ("dense", 7)], (12, 10, 2))]
-expect([list(cost) for cost in costs], [[57, 4_320], [0, 0], [427, 420]], name="the costs of another network")
+fresh = fresh_rng(3)
+C, K, width, (H, W) = (
+    *fresh.integers(2, 6, 2).tolist(),
+    int(fresh.integers(5, 9)),
+    (4 + 2 * fresh.permutation(5))[:2].tolist(),
+)
+costs = [row[2:] for row in network_cost([("conv", K, 3), ("pool", 2, 2), ("dense", width)], (H, W, C))]
+work, numbers = (H - 2) * (W - 2) * K * 9 * C, (H // 2 - 1) * (W // 2 - 1) * K
+want = [[(9 * C + 1) * K, work], [0, 0], [(numbers + 1) * width, numbers * width]]
+expect([list(cost) for cost in costs], want, name="the costs of another network")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -262,12 +272,18 @@ expect(
 expect(training_bytes(1_000, 50, 10, itemsize=2), 7_000, name="training_bytes with numbers of two bytes")
 # HASHED AUTOTEST training_bytes(138_357_544, 15_086_568, 32)
 ### BEGIN HIDDEN TESTS
-expect(training_bytes(7, 3, 5, itemsize=3), 108, name="training_bytes with numbers of three bytes")
-expect(training_bytes(11, 0, 5, itemsize=8), 264, name="training_bytes without outputs")
-expect(training_bytes(5, 7, 1), 88, name="training_bytes for one image")
+fresh = fresh_rng(4)
+for itemsize, least in [(3, 1), (8, 0), (4, 1)]:
+    parameters, outputs, batch = (fresh.integers([1, least, 1], [50, 9 * least + 1, 9])).tolist()
+    expect(
+        training_bytes(parameters, outputs, batch, itemsize=itemsize),
+        itemsize * (3 * parameters + batch * outputs),
+        name=f"training_bytes({parameters}, {outputs}, {batch}, {itemsize=})",
+    )
+parameters, outputs = (2 * fresh.integers([10**16, 10**15], [10**17, 10**16]) + 1).tolist()
 expect(
-    training_bytes(10**17 + 3, 10**16 + 1, 7, 1),
-    37 * 10**16 + 16,
+    training_bytes(parameters, outputs, 8, 1),
+    3 * parameters + 8 * outputs,  # an odd number above 2⁵³
     name="training_bytes of a network with more bytes than a float can represent",
 )
 ### END HIDDEN TESTS
@@ -315,7 +331,13 @@ if not has_failed("memory-by-hand"):  # largest_batch may call training_bytes
     )
     expect(largest_batch(1_000, 50, 28_700, itemsize=8), 11, name="the largest batch for numbers of 8 bytes")
 ### BEGIN HIDDEN TESTS
-networks = [(7, 3, 4), (11_689_512, 4_766_184, 4), (500, 1, 2), (3, 10**14 + 1, 2)]
+fresh = fresh_rng(5)
+networks = [
+    (int(fresh.integers(5, 50)), int(fresh.integers(2, 9)), 4),
+    (*fresh.integers(4_000_000, 12_000_000, 2).tolist(), 4),
+    (int(fresh.integers(300, 900)), 1, 2),  # the fewest outputs
+    (3, 10**14 + int(fresh.integers(1, 1000)), 2),
+]
 
 
 def compare_batches(batches):
@@ -409,6 +431,7 @@ expect(
 )
 # HASHED AUTOTEST [layers_to_see(224), layers_to_see(224, every=2)]
 ### BEGIN HIDDEN TESTS
+# Not drawn: both sides of a step, and the limits. The loop covers all small cases, and some drawn ones.
 expect(layers_to_see(1), 0, name="layers_to_see(1)")
 expect(layers_to_see(100, every=3), 13, name="layers_to_see(100, every=3)")
 expect([layers_to_see(29, 2), layers_to_see(30, 2)], [6, 7], name="layers_to_see of 29 and 30, every=2")
@@ -416,12 +439,13 @@ expect([layers_to_see(999), layers_to_see(1000)], [499, 500], name="layers_to_se
 expect([layers_to_see(1999), layers_to_see(2000)], [999, 1000], name="layers_to_see of 1,999 and 2,000")
 side = 2**56  # 55 layers of stride 2 see one pixel less, which a logarithm of floats does not show
 expect([layers_to_see(side - 1, 1), layers_to_see(side, 1)], [55, 56], name="layers_to_see of 2**56, every=1")
+fresh = fresh_rng(6)
 for every in (*range(6), 7, 9, 50):
     seen = [
         receptive_field([(3, 2 if every and i % every == 0 else 1) for i in range(1, n + 1)])
         for n in range(60)
     ]
-    for pixels in [*range(1, 36), 101, 1_000]:
+    for pixels in [*range(1, 36), *fresh.integers(36, 1_000, 3).tolist()]:
         if pixels <= seen[-1]:
             fewest = next(n for n, field in enumerate(seen) if field >= pixels)
             expect(layers_to_see(pixels, every), fewest, name=f"layers_to_see({pixels}, {every})")
@@ -485,10 +509,11 @@ expect(
 )
 # HASHED AUTOTEST reduced_cost(192, 32, 5, 16)
 ### BEGIN HIDDEN TESTS
-expect(reduced_cost(7, 3, 2, 11), 7 * 11 + 4 * 11 * 3, name="reduced_cost(7, 3, 2, 11)")
-expect(reduced_cost(5, 8, 1, 3), 15 + 24, name="reduced_cost(5, 8, 1, 3)")
-size = 10**9 + 7
-expect(reduced_cost(size, size, 7, 10**8 + 1), 50 * size * (10**8 + 1), name="reduced_cost of a large layer")
+fresh = fresh_rng(7)
+C, K, k, r = (2 + fresh.permutation(9)[:4]).tolist()
+expect(reduced_cost(C, K, k, r), C * r + k * k * r * K, name=f"reduced_cost({C}, {K}, {k}, {r})")
+size, r = 10**9 + int(fresh.integers(1, 10**6)), 10**8 + int(fresh.integers(1, 10**6))
+expect(reduced_cost(size, size, 7, r), 50 * size * r, name="reduced_cost of a large layer")
 ### END HIDDEN TESTS
 
 # %% check="break-even" points=1 see="3.5"
@@ -512,13 +537,17 @@ if not has_failed("reduction-cost"):  # break_even may call reduced_cost
 ### BEGIN HIDDEN TESTS
 # The direct convolution costs one multiply-add more than the reduction with r = 270,000, which therefore just
 # saves. A quotient of floats does not show it. A loop over r is fast enough, a loop over C is not.
-r = 270_000
+fresh = fresh_rng(8)
+r = int(fresh.integers(250_000, 290_000))
 
 
 def compare_reductions():
-    """Compare break_even with small cases that were computed by hand."""
-    expect([break_even(C, 2, 2) for C in (1, 8, 24, 100)], [0, 3, 5, 7], name="break_even with K=2, k=2")
-    expect([break_even(9, K, 5) for K in (1, 2, 36)], [6, 7, 8], name="break_even with C=9, k=5")
+    """Compare break_even with small cases; of a cost that is equal, one multiply-add less is saved."""
+    for K, k in [(2, 2), (2, 5), (int(fresh.integers(3, 60)), 3)]:
+        sizes = [1, *fresh.integers(2, 100, 3).tolist()]
+        want = [(C * K * k * k - 1) // (C + K * k * k) for C in sizes]
+        expect([break_even(C, K, k) for C in sizes], want, name=f"break_even of {sizes} with {K=}, {k=}")
+    expect(break_even(24, 2, 2), 5, name="break_even with an equal cost for r = 6")
 
 
 def cost_of_a_reduction(C, K, k, r):
@@ -597,9 +626,13 @@ expect(
     "the folded weight and bias",
 )
 ### BEGIN HIDDEN TESTS
-other = [np.array([number]) for number in (2.0, -4.0, 1.0, 5.0, 16.0)]
-w, b = fold(np.array([[[[6.0]]]]), *other, epsilon=0.0)
-expect([float(np.ravel(w)[0]), float(b[0])], [-6.0, 4.0], name="another folded weight and bias")
+fresh = fresh_rng(9)
+bias, beta, mean, weight, root = fresh.permutation(np.arange(2.0, 10))[:5].tolist()
+scale = -float(fresh.integers(2, 5))
+numbers = [np.array([number]) for number in (bias, scale * root, beta, mean, root**2)]
+w, b = fold(np.array([[[[weight]]]]), *numbers, epsilon=0.0)
+want = [scale * weight, (bias - mean) * scale + beta]
+expect([float(np.ravel(w)[0]), float(b[0])], want, name="another folded weight and bias")
 ### END HIDDEN TESTS
 
 # %% check="fold-in-a-layer" points=1 see="3.7"
@@ -631,8 +664,9 @@ singles = [array.astype(np.float32) for array in (w, b, gamma, beta, mean, varia
 for name, array in zip(("w'", "b'"), fold(*singles), strict=True):
     assert array.dtype == np.float32, f"{name} of float32 arrays has dtype {array.dtype}, not float32"
 ### BEGIN HIDDEN TESTS
-w, x = rng.normal(size=(3, 3, 2, 3)), rng.normal(size=(20, 3, 3, 2))
-b, gamma, beta, mean = rng.normal(size=(4, 3)) + np.array([[2.0**26], [0], [0], [2.0**26]])
+fresh = fresh_rng(10)
+w, x = fresh.normal(size=(3, 3, 2, 3)), fresh.normal(size=(20, 3, 3, 2))
+b, gamma, beta, mean = fresh.normal(size=(4, 3)) + np.array([[2.0**26], [0], [0], [2.0**26]])
 variance = np.array([0.0, 1e-6, 3.0])  # the first belongs to a channel that never changes
 folded_w, folded_b = fold(w, b, gamma, beta, mean, variance)
 after = gamma * (np.tensordot(x, w, 3) + (b - mean)) / np.sqrt(variance + 1e-3) + beta
@@ -770,10 +804,11 @@ expect(
     "the parameters of a block from 6 to 6 channels",
 )
 ### BEGIN HIDDEN TESTS
+C = int(fresh_rng(11).integers(2, 6))
 expect(
-    try_block(0, 0, C=3, maps=3)["outputs"],
+    try_block(0, 0, C=C, maps=C)["outputs"],
     [0.0, 0.0, 0.0, 1.0, 2.0],
-    name="the outputs of a block from 3 to 3 channels with all filters zero",
+    name=f"the outputs of a block from {C} to {C} channels with all filters zero",
 )
 ### END HIDDEN TESTS
 
@@ -805,7 +840,52 @@ expect(
 )
 ### BEGIN HIDDEN TESTS
 # Not detected: other initial weights, and another momentum of the moving averages. Neither changes an output.
-# AUTOTEST close(block_outputs(4, 4, 1, seed=1), rtol=1e-3)
+fresh = fresh_rng(12)
+
+
+def reference(seed, training=False):
+    """Return the weights of `fill`, `conv` and the residual block, in NumPy."""
+
+    def weights(kind, *shape):
+        draw = np.random.default_rng([seed, *kind.encode(), *(n for n in shape if n > 1)])
+        values = draw.uniform(-1, 1, shape)
+        if kind == "kernel":
+            values *= math.sqrt(6 / math.prod(shape[:-1]))
+        return 1 + values / 2 if kind in ("gamma", "moving_variance") else values
+
+    def conv(x, maps, k, stride=1):
+        pads = [max(0, (-(-n // stride) - 1) * stride + k - n) for n in x.shape[1:3]]
+        padded = np.pad(x, [(0, 0), *((pad // 2, pad - pad // 2) for pad in pads), (0, 0)])
+        view = np.lib.stride_tricks.sliding_window_view(padded, (k, k), (1, 2))[:, ::stride, ::stride]
+        y = np.tensordot(view, weights("kernel", k, k, x.shape[3], maps).transpose(2, 0, 1, 3), 3)
+        mean, variance = weights("moving_mean", maps), weights("moving_variance", maps)
+        if training:
+            mean, variance = y.mean(axis=(0, 1, 2)), y.var(axis=(0, 1, 2))
+        return (y - mean) / np.sqrt(variance + 1e-3) * weights("gamma", maps) + weights("beta", maps)
+
+    def block(x, maps, stride):
+        F = conv(np.maximum(conv(x, maps, 3, stride), 0), maps, 3)
+        return np.maximum((x if x.shape == F.shape else conv(x, maps, 1, stride)) + F, 0)
+
+    return weights, conv, block
+
+
+def images(seed, *shape):
+    """Return the images of `outputs`."""
+    return np.random.default_rng(seed).normal(0, 10, (3, *shape)).astype(np.float32)
+
+
+def assert_close(got, want, name):
+    """Compare outputs in float32 with a tolerance of 1e-3."""
+    assert got.shape == want.shape and got.dtype == np.float32, f"{name}: {got.shape}, {got.dtype}"
+    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-4 * np.abs(want).max()), name
+
+
+seed, C = fresh.integers([10, 3], [10**6, 6]).tolist()
+_, _, block = reference(seed)
+assert_close(
+    block_outputs(C, C, 1, seed=seed), block(images(seed, 6, 8, C), C, 1), f"the outputs of {C} channels"
+)
 ### END HIDDEN TESTS
 
 # %% check="block-changes-shape" points=1 see="3.8"
@@ -832,20 +912,69 @@ expect(
 )
 # AUTOTEST close(block_outputs(2, 3, 2), rtol=1e-3)
 ### BEGIN HIDDEN TESTS
+fresh = fresh_rng(13)
+C, maps = (3 + fresh.permutation(4)[:2]).tolist()
 expect(
-    [try_block(0, 0, C=5, maps=5, stride=3)["parameters"], try_block(0, 0, C=7, maps=4)["parameters"]],
-    [2 * 9 * 25 + 25 + 6 * 5, 9 * 28 + 9 * 16 + 28 + 6 * 4],
-    name="the parameters of blocks from 5 to 5 channels with stride 3, and from 7 to 4 with stride 1",
+    [try_block(0, 0, C=C, maps=C, stride=3)["parameters"], try_block(0, 0, C=maps, maps=C)["parameters"]],
+    [2 * 9 * C * C + C * C + 6 * C, 9 * C * maps + 9 * C * C + C * maps + 6 * C],
+    name=f"the parameters of blocks from {C} to {C} channels with stride 3, and from {maps} to {C}",
 )
-expect(try_block(0, 0, C=3, maps=2, stride=4)["shape"], [1, 1, 2], name="the output shape with stride 4")
 expect(
-    try_block(1, 0, C=1, maps=2)["outputs"],
-    [0.0, 0.0, 0.0, 3.0, 6.0],
-    name="the outputs of a block from 1 to 2 channels with filters of 1",
+    try_block(0, 0, C=C, maps=maps, stride=4)["shape"], [1, 1, maps], name="the output shape with stride 4"
 )
-# AUTOTEST close(block_outputs(3, 3, 2, seed=1), rtol=1e-3)
-# AUTOTEST close(block_outputs(3, 5, 1, seed=2), rtol=1e-3)
-# AUTOTEST close(block_outputs(5, 2, 2, seed=3, training=True), rtol=1e-3)
+expect(
+    try_block(1, 0, C=1, maps=C)["outputs"],
+    [0.0, 0.0, 0.0, C + 1.0, 2 * C + 2.0],
+    name=f"the outputs of a block from 1 to {C} channels with filters of 1",
+)
+
+
+def reference(seed, training=False):
+    """Return the weights of `fill`, `conv` and the residual block, in NumPy."""
+
+    def weights(kind, *shape):
+        draw = np.random.default_rng([seed, *kind.encode(), *(n for n in shape if n > 1)])
+        values = draw.uniform(-1, 1, shape)
+        if kind == "kernel":
+            values *= math.sqrt(6 / math.prod(shape[:-1]))
+        return 1 + values / 2 if kind in ("gamma", "moving_variance") else values
+
+    def conv(x, maps, k, stride=1):
+        pads = [max(0, (-(-n // stride) - 1) * stride + k - n) for n in x.shape[1:3]]
+        padded = np.pad(x, [(0, 0), *((pad // 2, pad - pad // 2) for pad in pads), (0, 0)])
+        view = np.lib.stride_tricks.sliding_window_view(padded, (k, k), (1, 2))[:, ::stride, ::stride]
+        y = np.tensordot(view, weights("kernel", k, k, x.shape[3], maps).transpose(2, 0, 1, 3), 3)
+        mean, variance = weights("moving_mean", maps), weights("moving_variance", maps)
+        if training:
+            mean, variance = y.mean(axis=(0, 1, 2)), y.var(axis=(0, 1, 2))
+        return (y - mean) / np.sqrt(variance + 1e-3) * weights("gamma", maps) + weights("beta", maps)
+
+    def block(x, maps, stride):
+        F = conv(np.maximum(conv(x, maps, 3, stride), 0), maps, 3)
+        return np.maximum((x if x.shape == F.shape else conv(x, maps, 1, stride)) + F, 0)
+
+    return weights, conv, block
+
+
+def images(seed, *shape):
+    """Return the images of `outputs`."""
+    return np.random.default_rng(seed).normal(0, 10, (3, *shape)).astype(np.float32)
+
+
+def assert_close(got, want, name):
+    """Compare outputs in float32 with a tolerance of 1e-3."""
+    assert got.shape == want.shape and got.dtype == np.float32, f"{name}: {got.shape}, {got.dtype}"
+    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-4 * np.abs(want).max()), name
+
+
+for C, maps, stride, training in [(3, 3, 2, False), (3, 5, 1, False), (5, 2, 2, True)]:
+    seed = int(fresh.integers(10, 10**6))
+    _, _, block = reference(seed, training)
+    assert_close(
+        block_outputs(C, maps, stride, seed=seed, training=training),
+        block(images(seed, 6, 8, C), maps, stride),
+        f"the outputs of a block from {C} to {maps} channels with {stride=}, {training=}",
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -922,14 +1051,14 @@ expect(
     "the descriptions for (n, f) = (1, 16) and (2, 4)",
 )
 ### BEGIN HIDDEN TESTS
+f = int(fresh_rng(14).choice([2, 3, 5]))
+stages = 6 * 9 * f * f + 12 * f  # three blocks from f to f channels
+for maps in (2 * f, 4 * f):  # the first block has half the channels, and a shortcut of its own
+    stages += 5 * 9 * maps * maps + 9 * maps * maps // 2 + maps * maps // 2 + 14 * maps
 expect(
-    describe_resnet(3, 2),
-    {
-        "parameters": 22 + 240 + 856 + 3_312 + 90,  # first layer, three stages, classifier
-        "3 × 3 convolutions": 19,
-        "classes": 10,
-    },
-    name="describe_resnet(3, 2)",
+    describe_resnet(3, f),
+    {"parameters": 9 * f + 2 * f + stages + 40 * f + 10, "3 × 3 convolutions": 19, "classes": 10},
+    name=f"describe_resnet(3, {f})",
 )
 ### END HIDDEN TESTS
 
@@ -940,8 +1069,57 @@ The hidden tests use other n and f, and one of them runs while training.
 """
 # AUTOTEST close(resnet_outputs(1, 4), rtol=1e-3)
 ### BEGIN HIDDEN TESTS
-# AUTOTEST close(resnet_outputs(2, 3, seed=1), rtol=1e-3)
-# AUTOTEST close(resnet_outputs(1, 2, seed=2, training=True), rtol=1e-3)
+fresh = fresh_rng(15)
+
+
+def reference(seed, training=False):
+    """Return the weights of `fill`, `conv` and the residual block, in NumPy."""
+
+    def weights(kind, *shape):
+        draw = np.random.default_rng([seed, *kind.encode(), *(n for n in shape if n > 1)])
+        values = draw.uniform(-1, 1, shape)
+        if kind == "kernel":
+            values *= math.sqrt(6 / math.prod(shape[:-1]))
+        return 1 + values / 2 if kind in ("gamma", "moving_variance") else values
+
+    def conv(x, maps, k, stride=1):
+        pads = [max(0, (-(-n // stride) - 1) * stride + k - n) for n in x.shape[1:3]]
+        padded = np.pad(x, [(0, 0), *((pad // 2, pad - pad // 2) for pad in pads), (0, 0)])
+        view = np.lib.stride_tricks.sliding_window_view(padded, (k, k), (1, 2))[:, ::stride, ::stride]
+        y = np.tensordot(view, weights("kernel", k, k, x.shape[3], maps).transpose(2, 0, 1, 3), 3)
+        mean, variance = weights("moving_mean", maps), weights("moving_variance", maps)
+        if training:
+            mean, variance = y.mean(axis=(0, 1, 2)), y.var(axis=(0, 1, 2))
+        return (y - mean) / np.sqrt(variance + 1e-3) * weights("gamma", maps) + weights("beta", maps)
+
+    def block(x, maps, stride):
+        F = conv(np.maximum(conv(x, maps, 3, stride), 0), maps, 3)
+        return np.maximum((x if x.shape == F.shape else conv(x, maps, 1, stride)) + F, 0)
+
+    return weights, conv, block
+
+
+def images(seed, *shape):
+    """Return the images of `outputs`."""
+    return np.random.default_rng(seed).normal(0, 10, (3, *shape)).astype(np.float32)
+
+
+def assert_close(got, want, name):
+    """Compare outputs in float32 with a tolerance of 1e-3."""
+    assert got.shape == want.shape and got.dtype == np.float32, f"{name}: {got.shape}, {got.dtype}"
+    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-4 * np.abs(want).max()), name
+
+
+for n, f, training in [(2, 3, False), (1, 2, True)]:
+    seed = int(fresh.integers(10, 10**6))
+    weights, conv_in_numpy, block = reference(seed, training)
+    x = np.maximum(conv_in_numpy(images(seed, 28, 28, 1), f, 3), 0)
+    for maps in (f, 2 * f, 4 * f):
+        for number in range(n):
+            x = block(x, maps, 2 if number == 0 and maps > f else 1)
+    want = x.mean(axis=(1, 2)) @ weights("kernel", 4 * f, 10) + weights("bias", 10)
+    found = resnet_outputs(n, f, seed=seed, training=training)
+    assert_close(found, want, f"the outputs for {n=}, {f=}, {training=}")
 ### END HIDDEN TESTS
 
 # %% [markdown]
