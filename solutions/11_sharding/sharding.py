@@ -46,19 +46,35 @@
 # %% given="setup"
 import functools
 import itertools
-import os
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import expect
+from cluster.checks import expect, fresh_rng
 from cluster.network import Network, simulate
 from cluster.network.chunks import bounds
 from cluster.network.recorded import recorded_on_ranks
 
 plt.style.use("cluster.course")
 NETWORK = Network(latency=20e-6, time_per_byte=0.8e-9)  # 10 Gbit/s
-SECRET = int.from_bytes(os.urandom(8), "little")  # a seed that is not known in advance
+SECRET = int(fresh_rng(0).integers(2**62))  # of the hidden tests' arrays
+JUDGED = {}  # during grading: what several hidden tests judge
+
+
+def once(name, function):
+    """Return a function that calls `function` once with each arguments, and then repeats its results.
+
+    All hidden tests with the same name get the same results.
+    """
+    known = JUDGED.setdefault(name, {})
+
+    def answer(*args):
+        if repr(args) not in known:
+            known[repr(args)] = function(*args)
+        return known[repr(args)]
+
+    return answer
+
 
 # %% [markdown]
 # ## The collectives
@@ -222,8 +238,14 @@ def held_by(n, p, stage, weight, gradient, state):
     return [int(sum(size * (own if cut else n) for size, cut in sizes)) for own in np.diff(bounds(n, p))]
 
 
-cases = [(n, p, stage, 2, 4, 12) for n, p in ((101, 8), (3, 5), (9, 1)) for stage in range(4)]
-cases += [(1_000_003, 64, stage, 4, 2, 8) for stage in range(4)]
+rng = fresh_rng(1)
+sizes = [
+    (7 * int(rng.integers(6, 20)) + int(rng.integers(1, 7)), 7),
+    (3, 5),
+    (9, 1),
+]  # empty chunks, one rank
+sizes += [(10**6 + int(rng.integers(10**6)), 64)]
+cases = [(*size, stage, *rng.permutation([2, 4, 12]).tolist()) for size in sizes for stage in range(4)]
 bytes_agree(held_bytes, {case: held_by(*case) for case in cases})
 ### END HIDDEN TESTS
 
@@ -316,8 +338,14 @@ def sent_by(n, p, stage, weight, gradient):
     return (gradient * (n - np.diff(bounds(n, p))) + again * gathered).tolist()
 
 
-cases = [(n, p, stage, 1, 4) for n, p in ((101, 8), (3, 5), (9, 1)) for stage in range(4)]
-cases += [(1_000_003, 64, stage, 4, 2) for stage in range(4)]
+rng = fresh_rng(2)
+sizes = [
+    (7 * int(rng.integers(6, 20)) + int(rng.integers(1, 7)), 7),
+    (3, 5),
+    (9, 1),
+]  # empty chunks, one rank
+sizes += [(10**6 + int(rng.integers(10**6)), 64)]
+cases = [(*size, stage, *rng.permutation([1, 2, 4]).tolist()[:2]) for size in sizes for stage in range(4)]
 bytes_agree(sent_bytes, {case: sent_by(*case) for case in cases})
 ### END HIDDEN TESTS
 
@@ -575,9 +603,9 @@ def momentum_traffic(try_momentum, cases, seed):
 momentum_agrees(try_momentum, [(2, 7, "float64"), (3, 10, "float32"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: how the ranks get the sum. momentum-traffic counts what they send.
-momentum_agrees(
-    try_momentum, [(4, 9, "float32"), (3, 2, "float64"), (1, 5, "float64"), (5, 13, "float64")], SECRET, False
-)
+few, many, alone = fresh_rng(3).integers([9, 13, 3], [13, 20, 9]).tolist()
+MORE = [(4, few, "float32"), (3, 2, "float64"), (1, alone, "float64"), (4, many, "float64")]
+momentum_agrees(try_momentum, MORE, SECRET, False)
 ### END HIDDEN TESTS
 
 # %% check="momentum-traffic" points=1 see="11.2"
@@ -585,9 +613,9 @@ momentum_agrees(
 momentum_traffic(try_momentum, [(2, 7, "float64"), (3, 10, "float32"), (4, 6, "float64")], 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: all bytes on one link, or a rank that sends most of them; only the sum over the ranks is limited.
-momentum_traffic(
-    try_momentum, [(4, 9, "float32"), (3, 2, "float64"), (1, 5, "float64"), (5, 13, "float64")], SECRET
-)
+few, many, alone = fresh_rng(3).integers([9, 13, 3], [13, 20, 9]).tolist()
+MORE = [(4, few, "float32"), (3, 2, "float64"), (1, alone, "float64"), (4, many, "float64")]
+momentum_traffic(try_momentum, MORE, SECRET)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -726,12 +754,10 @@ def adam_traffic(try_adam, cases, seed):
 adam_agrees(try_adam, ADAM, 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: sums in float64 that are rounded at the end, which are equally good.
-adam_agrees(
-    try_adam,
-    [(4, 9, "float32", 0.6, 0.8, 0.1), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")],
-    SECRET,
-    False,
-)
+few, many, alone = fresh_rng(4).integers([9, 13, 3], [13, 20, 9]).tolist()
+options = fresh_rng(5).uniform([0.5, 0.8, 0.05], [0.8, 0.95, 0.2]).round(3).tolist()
+MORE = [(4, few, "float32", *options), (3, 2, "float32"), (1, alone, "float32"), (4, many, "float32")]
+adam_agrees(try_adam, MORE, SECRET, False)
 ### END HIDDEN TESTS
 
 # %% check="adam-traffic" points=1 see="11.2"
@@ -739,11 +765,10 @@ adam_agrees(
 adam_traffic(try_adam, ADAM, 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: gradients of 2 bytes and weights of 4, which add up to as much. adam-trajectory sees the rounding.
-adam_traffic(
-    try_adam,
-    [(4, 9, "float32", 0.6, 0.8, 0.1), (3, 2, "float32"), (1, 5, "float32"), (5, 13, "float32")],
-    SECRET,
-)
+few, many, alone = fresh_rng(4).integers([9, 13, 3], [13, 20, 9]).tolist()
+options = fresh_rng(5).uniform([0.5, 0.8, 0.05], [0.8, 0.95, 0.2]).round(3).tolist()
+MORE = [(4, few, "float32", *options), (3, 2, "float32"), (1, alone, "float32"), (4, many, "float32")]
+adam_traffic(try_adam, MORE, SECRET)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -888,11 +913,16 @@ def effect(h, slope, backward, i, change, tanh=True):
 def trained_by(try_layers, network, seed, changed):
     """Run your function with a new Memory; changed: whether later gathers return other weights.
 
-    Returns the Memory, x, target, weights and others. AssertionError if the loss is wrong.
+    Returns the Memory, x, target, weights and others. AssertionError if the loss is wrong. All hidden tests
+    judge the same runs.
     """
     x, target, weights, others = dense_network(*network, seed)
-    memory = Memory(weights, others if changed else None)
-    loss = try_layers(x, target, len(weights), memory.gather, memory.free, memory.scatter)
+
+    def run(*_):
+        memory = Memory(weights, others if changed else None)
+        return memory, try_layers(x, target, len(weights), memory.gather, memory.free, memory.scatter)
+
+    memory, loss = once("layers", run)(network, changed) if seed == SECRET else run()
     want = 0.5 * float(((activations(x, weights)[-1] - target) ** 2).sum())
     assert not (isinstance(loss, float) and np.isnan(loss)), f"widths {network[0]}: the loss is {FREED}"
     expect(loss, want, {"it is the mean; the loss is half the sum.": want / target.size}, "the loss")
@@ -948,7 +978,9 @@ def gathered_twice(networks, made):
 gradients_agree(try_layers, NETWORKS, 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: an error that is orthogonal to two random directions, which has probability 0.
-gradients_agree(try_layers, [([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 2)], SECRET)
+*widths, a, b = fresh_rng(6).integers(2, 10, 6).tolist()
+MORE = [([*widths, 1], 4), ([a, b], 7), ([b, b, a, 11], 2)]
+gradients_agree(try_layers, MORE, SECRET)
 ### END HIDDEN TESTS
 
 # %% check="layers-peak" points=1 see="11.2"
@@ -957,8 +989,8 @@ gradients_agree(try_layers, [([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 
 
 def little_memory(networks, seed):
     """Assert for each network that the peak is small, and that all layers are freed."""
-    for network in networks:
-        memory, _, _, weights, _ = trained_by(try_layers, network, seed, False)
+    for network, changed in itertools.product(networks, (False, True)):
+        memory, _, _, weights, _ = trained_by(try_layers, network, seed, changed)
         largest = max(w.nbytes for w in weights)
         assert memory.peak <= largest, (
             f"widths {network[0]}: {memory.peak} bytes are gathered at the same time; "
@@ -973,7 +1005,9 @@ little_memory(NETWORKS, 0)
 ### BEGIN HIDDEN TESTS
 # Not seen: copies of the weights, whose bytes are not counted. layers-gathered-again sees copies that the
 # backward pass uses, except for the last layer, which it does not have to gather again.
-little_memory([([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 2)], SECRET)
+*widths, a, b = fresh_rng(6).integers(2, 10, 6).tolist()
+MORE = [([*widths, 1], 4), ([a, b], 7), ([b, b, a, 11], 2)]
+little_memory(MORE, SECRET)
 ### END HIDDEN TESTS
 
 # %% check="layers-gathered-again" points=1 see="11.2"
@@ -981,7 +1015,8 @@ little_memory([([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 2)], SECRET)
 gathered_twice(NETWORKS, gradients_agree(try_layers, NETWORKS, 0, changed=True))
 ### BEGIN HIDDEN TESTS
 # Not seen: a copy of the last layer's weights that is used after free.
-MORE = [([2, 9, 3, 8, 1], 4), ([5, 4], 7), ([4, 4, 3, 11], 2)]
+*widths, a, b = fresh_rng(6).integers(2, 10, 6).tolist()
+MORE = [([*widths, 1], 4), ([a, b], 7), ([b, b, a, 11], 2)]
 gathered_twice(MORE, gradients_agree(try_layers, MORE, SECRET, changed=True))
 ### END HIDDEN TESTS
 
@@ -1074,6 +1109,7 @@ def derivative(at, of, relu=True, columns=slice(None)):
     return slopes.astype(at[of].dtype)
 
 
+@functools.cache
 def two_layers(case, seed):
     """Random arguments of a case: {name: array}, with the hidden layer and all results of one process."""
     p, (examples, d, h, k), dtype = *case[:2], (*case, "float64")[2]
@@ -1195,7 +1231,9 @@ layers_agree(
 ### BEGIN HIDDEN TESTS
 # Not seen: a hidden layer that is right because all ranks compute all columns. The FLOPs are not counted.
 # The first case has a rank without columns.
-MORE = [(4, (3, 2, 3, 5)), (1, (2, 3, 4, 2)), (5, (4, 7, 11, 2)), (3, (4, 5, 8, 6), "float32")]
+sizes = fresh_rng(7).integers([1, 2, 9, 2], [6, 8, 13, 8], (3, 4)).tolist()
+MORE = [(4, (3, 2, 3, 5)), *((p, (*size,)) for p, size in zip((1, 4), sizes, strict=False))]
+MORE += [(3, tuple(sizes[2]), "float32")]
 found = layers_on_ranks(tensor_forward, "forward", MORE, SECRET)
 layers_agree(found, "forward", OUTPUTS["forward"])
 ### END HIDDEN TESTS
@@ -1206,7 +1244,9 @@ found = layers_on_ranks(tensor_forward, "forward", LAYERS, 0)
 one_all_reduce(found, "y", lambda examples, d, h, k: examples * k, FORWARD_FACTORS)
 ### BEGIN HIDDEN TESTS
 # Not seen: all bytes on one link, as with a sum on rank 0; only the sum over the ranks is limited.
-MORE = [(4, (3, 2, 3, 5)), (1, (2, 3, 4, 2)), (5, (4, 7, 11, 2)), (3, (4, 5, 8, 6), "float32")]
+sizes = fresh_rng(7).integers([1, 2, 9, 2], [6, 8, 13, 8], (3, 4)).tolist()
+MORE = [(4, (3, 2, 3, 5)), *((p, (*size,)) for p, size in zip((1, 4), sizes, strict=False))]
+MORE += [(3, tuple(sizes[2]), "float32")]
 found = layers_on_ranks(tensor_forward, "forward", MORE, SECRET)
 one_all_reduce(found, "y", lambda examples, d, h, k: examples * k, FORWARD_FACTORS)
 ### END HIDDEN TESTS
@@ -1217,7 +1257,9 @@ own = ["da", "da_bias", "db", "db_bias"]
 layers_agree(layers_on_ranks(tensor_backward, "backward", LAYERS, 0), "backward", own, BACKWARD_HINTS)
 ### BEGIN HIDDEN TESTS
 # Not seen: gradients that are exchanged needlessly. tensor-backward-traffic sees it.
-MORE = [(4, (3, 2, 3, 5)), (1, (2, 3, 4, 2)), (5, (4, 7, 11, 2)), (3, (4, 5, 8, 6), "float32")]
+sizes = fresh_rng(7).integers([1, 2, 9, 2], [6, 8, 13, 8], (3, 4)).tolist()
+MORE = [(4, (3, 2, 3, 5)), *((p, (*size,)) for p, size in zip((1, 4), sizes, strict=False))]
+MORE += [(3, tuple(sizes[2]), "float32")]
 layers_agree(layers_on_ranks(tensor_backward, "backward", MORE, SECRET), "backward", own)
 ### END HIDDEN TESTS
 
@@ -1226,7 +1268,9 @@ layers_agree(layers_on_ranks(tensor_backward, "backward", MORE, SECRET), "backwa
 layers_agree(layers_on_ranks(tensor_backward, "backward", LAYERS, 0), "backward", ["dx"], BACKWARD_HINTS)
 ### BEGIN HIDDEN TESTS
 # Not seen: which array is added up; x is the same on all ranks, so only this sum gives dx.
-MORE = [(4, (3, 2, 3, 5)), (1, (2, 3, 4, 2)), (5, (4, 7, 11, 2)), (3, (4, 5, 8, 6), "float32")]
+sizes = fresh_rng(7).integers([1, 2, 9, 2], [6, 8, 13, 8], (3, 4)).tolist()
+MORE = [(4, (3, 2, 3, 5)), *((p, (*size,)) for p, size in zip((1, 4), sizes, strict=False))]
+MORE += [(3, tuple(sizes[2]), "float32")]
 layers_agree(layers_on_ranks(tensor_backward, "backward", MORE, SECRET), "backward", ["dx"])
 ### END HIDDEN TESTS
 
@@ -1236,7 +1280,9 @@ found = layers_on_ranks(tensor_backward, "backward", LAYERS, 0)
 one_all_reduce(found, "dx", lambda examples, d, h, k: examples * d, BACKWARD_FACTORS)
 ### BEGIN HIDDEN TESTS
 # Not seen: an argument that is changed in place; the text does not forbid it.
-MORE = [(4, (3, 2, 3, 5)), (1, (2, 3, 4, 2)), (5, (4, 7, 11, 2)), (3, (4, 5, 8, 6), "float32")]
+sizes = fresh_rng(7).integers([1, 2, 9, 2], [6, 8, 13, 8], (3, 4)).tolist()
+MORE = [(4, (3, 2, 3, 5)), *((p, (*size,)) for p, size in zip((1, 4), sizes, strict=False))]
+MORE += [(3, tuple(sizes[2]), "float32")]
 found = layers_on_ranks(tensor_backward, "backward", MORE, SECRET)
 one_all_reduce(found, "dx", lambda examples, d, h, k: examples * d, BACKWARD_FACTORS)
 ### END HIDDEN TESTS
@@ -1381,6 +1427,14 @@ def assert_little_stored(schedule, stages, batches, forward, backward):
 PIPELINES = [(2, 3, 1, 2), (4, 8, 1, 2), (3, 7, 2, 3), (1, 4, 1, 1), (4, 2, 1.5, 1)]
 
 
+def other_pipelines():
+    """Return the cases of the hidden tests."""
+    rng = fresh_rng(8)
+    stages, durations = rng.permutation([3, 4, 5, 6, 8]).tolist(), rng.choice(9, (5, 2)) / 4 + 0.25
+    batches = [1, stages[1], stages[2] - 1, *(int(m * rng.uniform(1.5, 3)) + 1 for m in stages[3:])]
+    return [(p, m, *pair) for p, m, pair in zip(stages, batches, durations.tolist(), strict=True)]
+
+
 def scheduled(function, case):
     """Return your schedule of a case; assert that it can be executed."""
     schedule = [tuple(one) for one in function(*case)]
@@ -1394,18 +1448,18 @@ for case in PIPELINES:
     scheduled(one_forward_one_backward, case)
 ### BEGIN HIDDEN TESTS
 # Not seen: a schedule that is not 1F1B, if it can be executed. The next two checks see it.
-for case in [(5, 3, 1, 2), (6, 13, 3, 4), (4, 4, 1.5, 1), (3, 1, 1, 2), (8, 21, 0.25, 0.5)]:
-    scheduled(one_forward_one_backward, case)
+for case in other_pipelines():
+    scheduled(once("schedules", one_forward_one_backward), case)
 ### END HIDDEN TESTS
 
 # %% check="schedule-bubble" points=1 see="11.4"
 """The schedule ends as early as a 1F1B schedule can (1 point)."""
 
 
-def ends_early(case):
+def ends_early(function, case):
     """Assert that your schedule of a case ends as early as possible."""
     p, m, forward, backward = case
-    schedule = scheduled(one_forward_one_backward, case)
+    schedule = scheduled(function, case)
     end = max(start + (forward if kind == "F" else backward) for start, *_, kind in schedule)
     want = (m + p - 1) * (forward + backward)
     assert end <= want * (1 + 1e-9), (
@@ -1414,11 +1468,11 @@ def ends_early(case):
 
 
 for case in PIPELINES:
-    ends_early(case)
+    ends_early(one_forward_one_backward, case)
 ### BEGIN HIDDEN TESTS
 # Not seen: passes that start later than they can, if the last one does not end later.
-for case in [(5, 3, 1, 2), (6, 13, 3, 4), (4, 4, 1.5, 1), (3, 1, 1, 2), (8, 21, 0.25, 0.5)]:
-    ends_early(case)
+for case in other_pipelines():
+    ends_early(once("schedules", one_forward_one_backward), case)
 ### END HIDDEN TESTS
 
 # %% check="schedule-memory" points=1 see="11.4"
@@ -1427,8 +1481,8 @@ for case in PIPELINES:
     assert_little_stored(scheduled(one_forward_one_backward, case), *case)
 ### BEGIN HIDDEN TESTS
 # Not seen: fewer stored micro-batches at the cost of time. schedule-bubble sees it.
-for case in [(5, 3, 1, 2), (6, 13, 3, 4), (4, 4, 1.5, 1), (3, 1, 1, 2), (8, 21, 0.25, 0.5)]:
-    assert_little_stored(scheduled(one_forward_one_backward, case), *case)
+for case in other_pipelines():
+    assert_little_stored(scheduled(once("schedules", one_forward_one_backward), case), *case)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1574,9 +1628,12 @@ def bubble_of(schedule, p, forward, backward):
     return 1 - lengths.sum() / p / ((starts + lengths).max() - min(starts))
 
 
-MORE = [(4, 7, 1, 1, 0.0), (5, 6, 0.5, 1.25, 10.0), (2, 9, 3, 1, 20.0)]
+rng = fresh_rng(9)
+MORE = [(int(p), *rng.integers(4, 10, 1).tolist(), *(rng.choice(9, 2) / 4 + 0.25), start) for p, start in
+        zip(rng.permutation([2, 3, 4, 5])[:3], (0.0, *rng.uniform(3, 30, 2)), strict=True)]  # fmt: skip
 want = [float(one) for one in measured(lambda *case: [bubble_of(*case)], 0, MORE)]
-results_agree([float(one) for one in measured(bubble_and_peak, 0, MORE)], want, MORE, "the bubble", {})
+found = [float(one) for one in measured(once("measures", bubble_and_peak), 0, MORE)]
+results_agree(found, want, MORE, "the bubble", {})
 ### END HIDDEN TESTS
 
 # %% check="peak-of-schedules" points=1 see="11.4"
@@ -1607,9 +1664,11 @@ def peaks_of(schedule, p, forward, backward):
     return most
 
 
-MORE = [(4, 7, 1, 1, 0.0), (5, 6, 0.5, 1.25, 10.0), (2, 9, 3, 1, 20.0)]
+rng = fresh_rng(9)
+MORE = [(int(p), *rng.integers(4, 10, 1).tolist(), *(rng.choice(9, 2) / 4 + 0.25), start) for p, start in
+        zip(rng.permutation([2, 3, 4, 5])[:3], (0.0, *rng.uniform(3, 30, 2)), strict=True)]  # fmt: skip
 want = measured(lambda *case: [peaks_of(*case)], 0, MORE)
-found = [np.asarray(one).tolist() for one in measured(bubble_and_peak, 1, MORE)]
+found = [np.asarray(one).tolist() for one in measured(once("measures", bubble_and_peak), 1, MORE)]
 results_agree(found, want, MORE, "the peaks", {})
 ### END HIDDEN TESTS
 
@@ -1735,6 +1794,20 @@ SPLITS = [  # (model, machine, sequences), and the allowed splits that the check
 ]
 
 
+def other_clusters():
+    """Return the cases of the hidden tests, each with whether any split is allowed."""
+    rng = fresh_rng(10)
+    between, *memory = rng.uniform([1e9, 1, 1, 1], [4e9, 1.2, 1.2, 1.2]).tolist()
+    slow = CLUSTER | {"gpus": 24, "between": between, "memory": 20e9 * memory[2]}
+    return [
+        ((MODELS["70B"], CLUSTER | {"gpus": 512, "memory": 40e9 * memory[0]}, 1_024), True),
+        ((THIRTEEN, TWELVE_NODES | {"gpus": 48, "memory": 24e9 * memory[1]}, 96), True),
+        ((MODELS["7B"], slow, 48), True),
+        ((MODELS["7B"] | {"heads": 12, "layers": 30}, CLUSTER | {"gpus": 40}, 100), True),
+        ((MODELS["7B"], CLUSTER | {"gpus": int(rng.choice([7, 11, 13]))}, 256), False),
+    ]
+
+
 def split_found(choose_split, case):
     """Return your split, a tuple or None, and a description of the case."""
     model, machine, sequences = case
@@ -1760,7 +1833,7 @@ def split_is_fast(choose_split, case, accepted):
 """The split obeys all rules and fits into memory; None if no split does (1 point)."""
 
 
-def split_is_allowed(case, possible):
+def split_is_allowed(choose_split, case, possible):
     """Assert that your split is allowed. possible: whether any split is allowed."""
     found, name = split_found(choose_split, case)
     if not possible:
@@ -1789,18 +1862,11 @@ def split_is_allowed(case, possible):
 
 
 for case, accepted in SPLITS:
-    split_is_allowed(case, bool(accepted))
+    split_is_allowed(choose_split, case, bool(accepted))
 ### BEGIN HIDDEN TESTS
 # Not seen: a split that is allowed and slow. split-fast sees it.
-MORE = [
-    ((MODELS["70B"], CLUSTER | {"gpus": 512, "memory": 40e9}, 1_024), True),
-    ((THIRTEEN, TWELVE_NODES | {"gpus": 48, "memory": 24e9}, 96), True),
-    ((MODELS["7B"], CLUSTER | {"gpus": 24, "between": 2e9, "memory": 20e9}, 48), True),
-    ((MODELS["7B"], CLUSTER | {"gpus": 7}, 256), False),
-    ((MODELS["7B"] | {"heads": 12, "layers": 30}, CLUSTER | {"gpus": 40}, 100), True),
-]
-for case, possible in MORE:
-    split_is_allowed(case, possible)
+for case, possible in other_clusters():
+    split_is_allowed(once("splits", choose_split), case, possible)
 ### END HIDDEN TESTS
 
 # %% check="split-fast" points=1 see="11.5"
@@ -1822,14 +1888,8 @@ def accepted_of(model, machine, sequences):
     return [split for split, one in seconds.items() if one <= 1.05 * min(seconds.values())]
 
 
-MORE = [
-    (MODELS["70B"], CLUSTER | {"gpus": 512, "memory": 40e9}, 1_024),
-    (THIRTEEN, TWELVE_NODES | {"gpus": 48, "memory": 24e9}, 96),
-    (MODELS["7B"], CLUSTER | {"gpus": 24, "between": 2e9, "memory": 20e9}, 48),
-    (MODELS["7B"] | {"heads": 12, "layers": 30}, CLUSTER | {"gpus": 40}, 100),
-]
-for case in MORE:
-    split_is_fast(choose_split, case, accepted_of(*case))
+for case, possible in other_clusters():
+    split_is_fast(once("splits", choose_split), case, accepted_of(*case) if possible else [])
 ### END HIDDEN TESTS
 
 # %% [markdown]
