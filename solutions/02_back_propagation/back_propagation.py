@@ -1526,13 +1526,17 @@ fresh = fresh_rng(12)
 
 
 def lively_network(N, pixels=6, **sizes):
-    """Return a network whose ReLUs are of both kinds, and not so near 0 that a step crosses it."""
+    """Return a network with ReLUs on both sides of 0, none so near that a step crosses it.
+
+    At least one image has a gradient in every layer.
+    """
     while True:
         p, x, labels = network(int(fresh.integers(2**31)), N, pixels, **sizes)
         first = convolution(x, p["w1"], p["b1"])
         second = np.maximum(first, 0).reshape(N, -1) @ p["w2"] + p["b2"]
         layers = (first, second)
-        if all(
+        through = (first.reshape(N, -1).max(axis=1) > 0.1) & (second.max(axis=1) > 0)
+        if np.any(through) and all(
             np.any(s < 0) and np.any(s > 0) and np.all(np.abs(s) > 5e-4) for s in layers
         ):
             return p, x, labels
@@ -1562,21 +1566,19 @@ for N, sizes in [
             1e-8,
         )
 stretched = {
-    "w2": 64 * parameters["w2"],
-    "b2": 64 * parameters["b2"],
-    "w3": parameters["w3"] / 64,
+    "w2": 4096 * parameters["w2"],
+    "b2": 4096 * parameters["b2"],
+    "w3": parameters["w3"] / 4096,
 }
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters | stretched, x, labels)
 want = (
-    64 * gradients_of(("w3",), parameters, x, labels)["w3"]
-)  # the inputs are 64 times as large
+    4096 * gradients_of(("w3",), parameters, x, labels)["w3"]
+)  # the inputs are 4096 times as large
 expect_near(gradients["w3"], want, {}, "a large gradient of w3")
-double = new_parameters(
-    int(fresh.integers(2**31)), K=2, pixels=5, hidden=3, classes=3, dtype=np.float64
-)
+double, x, _ = lively_network(3, pixels=5, K=2, hidden=3, classes=3)
+labels = fresh.permutation([0, 0, 1])  # a gradient of b3 that is not near 0
 single = {name: value.astype(np.float32) for name, value in double.items()}
-labels = labels % 3
 with layers_by_definition():
     loss, wide = loss_and_gradients(double, x, labels)
 for name, found in [("loss", loss), *wide.items()]:
@@ -1613,13 +1615,17 @@ fresh = fresh_rng(13)
 
 
 def lively_network(N, pixels=6, **sizes):
-    """Return a network whose ReLUs are of both kinds, and not so near 0 that a step crosses it."""
+    """Return a network with ReLUs on both sides of 0, none so near that a step crosses it.
+
+    At least one image has a gradient in every layer.
+    """
     while True:
         p, x, labels = network(int(fresh.integers(2**31)), N, pixels, **sizes)
         first = convolution(x, p["w1"], p["b1"])
         second = np.maximum(first, 0).reshape(N, -1) @ p["w2"] + p["b2"]
         layers = (first, second)
-        if all(
+        through = (first.reshape(N, -1).max(axis=1) > 0.1) & (second.max(axis=1) > 0)
+        if np.any(through) and all(
             np.any(s < 0) and np.any(s > 0) and np.all(np.abs(s) > 5e-4) for s in layers
         ):
             return p, x, labels
@@ -1641,15 +1647,15 @@ for N, sizes in [
             1e-8,
         )
 stretched = {
-    "w1": 64 * parameters["w1"],
-    "b1": 64 * parameters["b1"],
-    "w2": parameters["w2"] / 64,
+    "w1": 4096 * parameters["w1"],
+    "b1": 4096 * parameters["b1"],
+    "w2": parameters["w2"] / 4096,
 }
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters | stretched, x, labels)
 want = (
-    64 * gradients_of(("w2",), parameters, x, labels)["w2"]
-)  # the inputs are 64 times as large
+    4096 * gradients_of(("w2",), parameters, x, labels)["w2"]
+)  # the inputs are 4096 times as large
 expect_near(gradients["w2"], want, {}, "a large gradient of w2")
 ### END HIDDEN TESTS
 
@@ -1674,13 +1680,17 @@ fresh = fresh_rng(14)
 
 
 def lively_network(N, pixels=6, **sizes):
-    """Return a network whose ReLUs are of both kinds, and not so near 0 that a step crosses it."""
+    """Return a network with ReLUs on both sides of 0, none so near that a step crosses it.
+
+    At least one image has a gradient in every layer.
+    """
     while True:
         p, x, labels = network(int(fresh.integers(2**31)), N, pixels, **sizes)
         first = convolution(x, p["w1"], p["b1"])
         second = np.maximum(first, 0).reshape(N, -1) @ p["w2"] + p["b2"]
         layers = (first, second)
-        if all(
+        through = (first.reshape(N, -1).max(axis=1) > 0.1) & (second.max(axis=1) > 0)
+        if np.any(through) and all(
             np.any(s < 0) and np.any(s > 0) and np.all(np.abs(s) > 5e-4) for s in layers
         ):
             return p, x, labels
@@ -1703,11 +1713,11 @@ for N, sizes in [
         )
 with layers_by_definition():
     _, gradients = loss_and_gradients(
-        parameters | {"w1": parameters["w1"] / 64}, 64 * x, labels
+        parameters | {"w1": parameters["w1"] / 4096}, 4096 * x, labels
     )
 want = (
-    64 * gradients_of(("w1",), parameters, x, labels)["w1"]
-)  # the inputs are 64 times as large
+    4096 * gradients_of(("w1",), parameters, x, labels)["w1"]
+)  # the inputs are 4096 times as large
 expect_near(gradients["w1"], want, {}, "a large gradient of w1")
 x = x.copy()
 x[:, :2] = 0  # black rows and biases of zero: ReLUs on their kink, where the slope is 0
