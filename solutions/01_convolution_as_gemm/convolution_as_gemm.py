@@ -313,6 +313,8 @@ for k, stride, padding in [
         windows(image, k, stride, padding),
         name=f"im2col of {image.shape} with k={k}, stride={stride}, padding={padding}",
     )
+image = integers(*image.shape, rng=fresh)
+expect(im2col(image, 1, 2, 1), windows(image, 1, 2, 1), name="im2col of other images of the same shape")
 image = integers(1, 4, 4, 2, rng=fresh)
 expect(im2col(image, 4), image.reshape(1, 32), name="im2col of a single window")
 pixels = fresh.integers(0, 256, (2, 4, 5, 3)).astype(np.uint8)
@@ -385,6 +387,8 @@ for k, stride, padding, dilation in [
         windows(image, k, stride, padding, dilation),
         name=f"im2col of {image.shape} with k={k}, stride={stride}, padding={padding}, dilation={dilation}",
     )
+image = integers(*image.shape, rng=fresh)
+expect(im2col(image, 4, 1, 0, 3), windows(image, 4, 1, 0, 3), name="im2col of other images of the same shape")
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -538,7 +538,7 @@ if not has_failed("reduction-cost"):  # break_even may call reduced_cost
 # The direct convolution costs one multiply-add more than the reduction with r = 270,000, which therefore just
 # saves. A quotient of floats does not show it. A loop over r is fast enough, a loop over C is not.
 fresh = fresh_rng(8)
-r = int(fresh.integers(250_000, 290_000))
+r = int(fresh.integers(263_000, 290_000))  # above 2¹⁸, where floats are far enough apart
 
 
 def compare_reductions():
@@ -878,7 +878,7 @@ def images(seed, *shape):
 def assert_close(got, want, name):
     """Compare outputs in float32 with a tolerance of 1e-3."""
     assert got.shape == want.shape and got.dtype == np.float32, f"{name}: {got.shape}, {got.dtype}"
-    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-4 * np.abs(want).max()), name
+    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-5 * np.abs(want).max()), name
 
 
 seed, C = fresh.integers([10, 3], [10**6, 6]).tolist()
@@ -964,7 +964,7 @@ def images(seed, *shape):
 def assert_close(got, want, name):
     """Compare outputs in float32 with a tolerance of 1e-3."""
     assert got.shape == want.shape and got.dtype == np.float32, f"{name}: {got.shape}, {got.dtype}"
-    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-4 * np.abs(want).max()), name
+    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-5 * np.abs(want).max()), name
 
 
 for C, maps, stride, training in [(3, 3, 2, False), (3, 5, 1, False), (5, 2, 2, True)]:
@@ -1107,7 +1107,7 @@ def images(seed, *shape):
 def assert_close(got, want, name):
     """Compare outputs in float32 with a tolerance of 1e-3."""
     assert got.shape == want.shape and got.dtype == np.float32, f"{name}: {got.shape}, {got.dtype}"
-    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-4 * np.abs(want).max()), name
+    assert np.all(np.abs(got - want) <= 1e-3 * np.abs(want) + 1e-5 * np.abs(want).max()), name
 
 
 for n, f, training in [(2, 3, False), (1, 2, True)]:
