@@ -18,13 +18,13 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from cluster.pages import official_check as pages
-from cluster.staff import failures
+from cluster.staff import engine, failures
 from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
 from cluster.staff.official_check import answers, service
 from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve, shown_at
-from cluster.staff.official_check.checker import LIMITS, Checker
+from cluster.staff.official_check.checker import Checker
 from cluster.staff.release.wrong_solutions import fill
 from cluster.staff.results import misconceptions
 from cluster.staff.submissions import safe_zip
@@ -213,7 +213,7 @@ def test_what_a_students_server_packs(tmp_path):
         file.truncate(pages.LARGEST + 1)
     with pytest.raises(pages.FolderTooLarge, match="200 MiB"):
         pages.pack(folder)
-    assert (service.SENT, LIMITS.files, MOST) == (pages.SENT, pages.LARGEST, pages.MOST)
+    assert (service.SENT, engine.Limits().files, MOST) == (pages.SENT, pages.LARGEST, pages.MOST)
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ def test_the_answer_is_that_of_grading(checker):
         ({"../x": "1"}, "outside"),
         ({"a": "1", "a/b": "2"}, "unpacked"),
         ({f"{n}": "" for n in range(MOST + 1)}, str(MOST)),
-        ({"x": b"\0" * (LIMITS.files + 1)}, "200 MiB"),
+        ({"x": b"\0" * (engine.Limits().files + 1)}, "200 MiB"),
         (b"", "archive"),
         (packed({"doubling.ipynb": "x" * 5000})[:40], "archive"),
         (packed({"doubling.ipynb": "x" * 5000}).replace(b"doub", b"Xoub", 1), "archive"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 import threading
 import time
@@ -13,7 +14,7 @@ from nbformat import from_dict
 
 from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Check, Engine, Limits, Verdict
-from ..grading import grade
+from ..grading import grade, grading_limits
 from ..grading.driver import drive_one
 from ..release.student_files import package
 from ..results import misconceptions
@@ -22,7 +23,7 @@ from ..work_files import MOST
 from . import answers
 from .attempt_limits import STEP, Records, shown_at
 
-LIMITS = Limits(check=60)  # shorter than in grading, because others wait for their turn
+CHECK = 60.0  # seconds for a check: fewer than in grading, because others wait for their turn
 SECONDS = 30  # seconds of CPU time for unpacking an upload
 
 
@@ -34,13 +35,13 @@ class Checker:
         self.checks = root / ".grading" / "checks"
         self.checks.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._opened, self._guard = ExitStack(), threading.Lock()
-        self._engine: Engine | None = None
+        self._engines: dict[Limits, Engine] = {}
 
     def close(self) -> None:
         """Stop the autograder and its processes with loaded libraries; the next check starts another."""
         with self._guard:
             self._opened.close()
-            self._engine = None
+            self._engines.clear()
 
     def known(self, assignment: str) -> bool:
         """Return whether this is an assignment that has been released to students."""
@@ -58,24 +59,25 @@ class Checker:
         time of the request in seconds (None: now); recorded times are this plus multiples of `step`."""
         asked, records = time.time() if asked is None else asked, Records(self.checks, assignment)
         # Not in .grading, which backups read and restores replace.
+        course = Course(self.root)
+        limits = limits_of(course, assignment)
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:
             sent = Path(work, "sent")
             sent.mkdir()
             sent.with_suffix(".zip").write_bytes(data)
             try:
                 safe_zip.unpack(
-                    sent.with_suffix(".zip"), sent, largest=LIMITS.files, most=MOST, seconds=SECONDS
+                    sent.with_suffix(".zip"), sent, largest=limits.files, most=MOST, seconds=SECONDS
                 )
             except SubmissionError as why:
                 raise SubmissionError(f"The upload cannot be graded: {why}.") from None
-            course = Course(self.root)
             source = prepare.Source.from_gradebook(course.coursedir, assignment)
             sanitiser = prepare.Sanitiser(course.config, source)
             submission = prepare.read_submission(student, sent, source, sanitiser)
             if submission.problem:
                 raise SubmissionError(submission.problem[0].upper() + submission.problem[1:] + ".")
             own = grade.source_files(course.coursedir, assignment)
-            environment = grade.environment(grade.ENGINE, None)
+            environment = grade.environment(grade.ENGINE, dataclasses.asdict(limits))
             key = grading_folder.key(submission, own, environment)
             before = records.of(student)
             if before.get("key") == key and before.get("answer"):
@@ -83,14 +85,14 @@ class Checker:
             records.begin(student, asked)
             folder = grading_folder.GradingFolder(Path(work, "runs"), assignment)
             folder.stage(submission, key, own)
-            verdict = self._graded(folder, (student, key), assignment)
+            verdict = self._graded(folder, (student, key), assignment, limits)
         records.end(student, key, verdict, shown_at(asked, time.time(), step))
         return verdict
 
     def _graded(
-        self, folder: grading_folder.GradingFolder, item: grading_folder.Item, assignment: str
+        self, folder: grading_folder.GradingFolder, item: grading_folder.Item, assignment: str, limits: Limits
     ) -> dict[str, Any]:
-        facts = drive_one(folder, grade.Local(engine=self._running()), item, grade.ENGINE)
+        facts = drive_one(folder, grade.Local(engine=self._running(limits)), item, grade.ENGINE)
         if facts["outcome"] != "graded":
             raise SubmissionError("The course's machine is too busy to finish the check. Try again later.")
         checks = {name: Check(**check) for name, check in facts["checks"].items()}
@@ -98,8 +100,15 @@ class Checker:
         void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
         return answers.answer(verdict, misconceptions.mutants_of(self.root, assignment), void)
 
-    def _running(self) -> Engine:
+    def _running(self, limits: Limits) -> Engine:
         with self._guard:
-            if self._engine is None:
-                self._engine = self._opened.enter_context(Engine(package(), self.workers, LIMITS))
-            return self._engine
+            if limits not in self._engines:
+                engine = Engine(package(), self.workers, limits)
+                self._engines[limits] = self._opened.enter_context(engine)
+            return self._engines[limits]
+
+
+def limits_of(course: Course, assignment: str) -> Limits:
+    """Return the limits of an assignment's official check: those of its grading, with less time per check."""
+    usual = Limits(**grading_limits.of(course, assignment))  # type: ignore[arg-type]  # ints where it has ints
+    return dataclasses.replace(usual, check=min(CHECK, usual.check))
