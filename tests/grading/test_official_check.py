@@ -31,6 +31,7 @@ from cluster.staff.submissions import safe_zip
 from cluster.staff.work_files import MOST
 
 from .. import ALL, ROOT
+from . import test_archives as archives
 from .classes import NAME
 from .courses import write_mutant
 
@@ -311,9 +312,11 @@ def test_the_answer_is_that_of_grading(checker):
         ({"doubling.ipynb": b" " * (51 * 2**20)}, "at most 50"),
         ({"a.ipynb": "{}", "b.ipynb": "{}"}, "rename"),
         ({"../x": "1"}, "outside"),
-        ({"a": "1", "a/b": "2"}, "unpacked"),
+        ({"a": "1", "a/b": "2"}, "a/b"),
         ({f"{n}": "" for n in range(MOST + 1)}, str(MOST)),
         ({"x": b"\0" * (engine.Limits().files + 1)}, "200 MiB"),
+        (bytes(archives.BAD["damaged bzip2"]), r"one\.ipynb"),
+        (bytes(archives.BAD["damaged lzma"]), r"one\.ipynb"),
         (b"", "archive"),
         (packed({"doubling.ipynb": "x" * 5000})[:40], "archive"),
         (packed({"doubling.ipynb": "x" * 5000}).replace(b"doub", b"Xoub", 1), "archive"),
