@@ -47,7 +47,7 @@ def in_the_middle(method):
 
 BAD = {
     **{f"damaged {name}": in_the_middle(method) for name, method in METHODS.items()},
-    **{name: declared(number) for name, number in {"deflate64": 9, "zstd": 93, "aes": 99, "none": 7777}.items()},
+    "deflate64": declared(9), "zstd": declared(93), "aes": declared(99), "unknown": declared(7777),
     "encrypted": declared(flag=1), "strong encryption": declared(flag=0x41), "patched": declared(flag=0x20),
     "another method": declared(zipfile.ZIP_BZIP2), "another method, too": declared(zipfile.ZIP_LZMA),
 }  # fmt: skip

@@ -51,7 +51,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         }
         formgrader_policy.protect()
         if self.instructors:
-            roles.limit(self.serverapp.identity_provider, self.instructors, self.serverapp.base_url)
+            roles.limit(self.serverapp.identity_provider, self.instructors)
 
     def initialize_handlers(self) -> None:
         """Register the class's pages, and one script of Formgrader's."""

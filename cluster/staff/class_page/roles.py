@@ -1,26 +1,21 @@
 """Instructors may do everything on the class page's server; graders see and grade submissions.
 
 JupyterHub's authorizer guards only handlers with Jupyter Server's `@authorized`, which Formgrader's lack. The
-rule is therefore applied where each handler determines the user. It also covers kernels and terminals.
+rule is therefore applied where each handler determines the user. It also covers kernels and terminals. It
+depends on the handler that the server has chosen, never on the path, so no spelling of a path can mislead it.
+A handler that is not listed is reserved for instructors.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
+from functools import cache
 from typing import Any
 
 from jupyter_server.auth import IdentityProvider, User
 from tornado.web import HTTPError
 
 REFUSED = "Graders can see and grade submissions; this is reserved for instructors"
-SEEN = re.compile(
-    r"(course/class|formgrader|static)(/.*)?|(course/?|favicon\.ico|logo|login|logout|oauth_callback)?"
-)
-CHANGED = {
-    "PUT": re.compile(r"formgrader/api/(grade|comment)/[^/]+"),
-    "POST": re.compile(r"formgrader/api/submitted_notebook/[^/]+/flag|course/class/(do|answer)"),
-}
 
 
 def instructs(user: User | None, group: str) -> bool:
@@ -28,24 +23,51 @@ def instructs(user: User | None, group: str) -> bool:
     return not group or group in getattr(user, "hub_user", {}).get("groups", ())
 
 
-def permitted(method: str, path: str) -> bool:
-    """Return whether a grader may make this request. path: below the base URL, without a leading slash."""
-    allowed = SEEN if method in ("GET", "HEAD") else CHANGED.get(method)
-    return allowed is not None and allowed.fullmatch(path) is not None
+@cache
+def seen() -> frozenset[type]:
+    """Return the handlers whose pages graders may see: class page, Formgrader, what surrounds them."""
+    from jupyter_server.auth.login import LoginFormHandler
+    from jupyter_server.auth.logout import LogoutHandler
+    from jupyter_server.base import handlers as server
+    from nbgrader.server_extensions.formgrader import apihandlers
+    from nbgrader.server_extensions.formgrader import handlers as formgrader
+
+    from cluster.pages.course_pages import Start
+
+    from . import formgrader_links, handlers
+
+    around = {server.FileFindHandler, server.PublicStaticFileHandler, server.MainHandler, server.Template404}
+    around |= {server.TrailingSlashHandler, LoginFormHandler, LogoutHandler, Start, formgrader.Template404}
+    rules = (*handlers.PAGES, *formgrader.default_handlers, *apihandlers.default_handlers)
+    return frozenset({rule[1] for rule in rules} | around | {formgrader_links.Links})
 
 
-def limit(provider: IdentityProvider, group: str, base_url: str) -> None:
+@cache
+def changed() -> dict[str, set[type]]:
+    """Return the handlers of the changes that graders may make, by the request's method."""
+    from nbgrader.server_extensions.formgrader import apihandlers as api
+
+    from .handlers import Answer, Do
+
+    return {"PUT": {api.GradeHandler, api.CommentHandler}, "POST": {api.FlagSubmissionHandler, Do, Answer}}
+
+
+def permitted(method: str | None, handler: type) -> bool:
+    """Return whether a grader may make a request that the server answers by this class of handlers."""
+    return handler in (seen() if method in ("GET", "HEAD") else changed().get(method or "", ()))
+
+
+def limit(provider: IdentityProvider, group: str) -> None:
     """From now on, answer requests reserved for the group's members with 403 for all other users."""
-    ask = provider.get_user
+    ask, own = provider.get_user, {provider.login_handler_class, provider.logout_handler_class}
 
     async def get_user(handler: Any) -> User | None:
         answer = ask(handler)
         user = await answer if inspect.isawaitable(answer) else answer
-        request = handler.request
-        path = request.path.removeprefix(base_url) if request.path.startswith(base_url) else "/"
-        if user is not None and not instructs(user, group) and not permitted(request.method, path):
-            handler.current_user = user  # needed by the page that shows the error
-            raise HTTPError(403, reason=REFUSED)
-        return user
+        method, kind = handler.request.method, type(handler)
+        if user is None or instructs(user, group) or kind in own or permitted(method, kind):
+            return user
+        handler.current_user = user  # needed by the page that shows the error
+        raise HTTPError(403, reason=REFUSED)
 
     provider.get_user = get_user  # type: ignore[method-assign]
