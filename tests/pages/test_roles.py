@@ -14,7 +14,7 @@ from nbgrader.server_extensions.formgrader import apihandlers, handlers
 
 from cluster.pages import course_pages
 from cluster.staff.class_page import handlers as class_page
-from cluster.staff.class_page import roles
+from cluster.staff.class_page import permissions
 
 from .. import ROOT
 
@@ -56,7 +56,7 @@ CHANGES = {
 )
 def test_what_a_grader_may_ask_for(method, handler, may):
     """May a grader make exactly the requests that show or grade submissions?"""
-    assert roles.permitted(method, handler) == may
+    assert permissions.permitted(method, handler) == may
 
 
 def test_no_spelling_of_a_path_leads_further(tmp_path):

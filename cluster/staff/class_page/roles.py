@@ -1,19 +1,8 @@
-"""Instructors may do everything on the class page's server; graders see and grade submissions.
-
-JupyterHub's authorizer guards only handlers with Jupyter Server's `@authorized`, which Formgrader's lack. The
-rule is therefore applied where each handler determines the user. It also covers kernels and terminals. It
-depends on the handler that the server has chosen, never on the path, so no spelling of a path can mislead it.
-A handler that is not listed is reserved for instructors.
-"""
+"""Instructors may do everything on the class page's server; graders see and grade submissions."""
 
 from __future__ import annotations
 
-import inspect
-from functools import cache
-from typing import Any
-
-from jupyter_server.auth import IdentityProvider, User
-from tornado.web import HTTPError
+from jupyter_server.auth import User
 
 REFUSED = "Graders can see and grade submissions; this is reserved for instructors"
 
@@ -21,53 +10,3 @@ REFUSED = "Graders can see and grade submissions; this is reserved for instructo
 def instructs(user: User | None, group: str) -> bool:
     """Return whether a user has all rights: members of this group of the hub, or all users if it is ""."""
     return not group or group in getattr(user, "hub_user", {}).get("groups", ())
-
-
-@cache
-def seen() -> frozenset[type]:
-    """Return the handlers whose pages graders may see: class page, Formgrader, what surrounds them."""
-    from jupyter_server.auth.login import LoginFormHandler
-    from jupyter_server.auth.logout import LogoutHandler
-    from jupyter_server.base import handlers as server
-    from nbgrader.server_extensions.formgrader import apihandlers
-    from nbgrader.server_extensions.formgrader import handlers as formgrader
-
-    from cluster.pages.course_pages import Start
-
-    from . import formgrader_links, handlers
-
-    around = {server.FileFindHandler, server.PublicStaticFileHandler, server.MainHandler, server.Template404}
-    around |= {server.TrailingSlashHandler, LoginFormHandler, LogoutHandler, Start, formgrader.Template404}
-    rules = (*handlers.PAGES, *formgrader.default_handlers, *apihandlers.default_handlers)
-    return frozenset({rule[1] for rule in rules} | around | {formgrader_links.Links})
-
-
-@cache
-def changed() -> dict[str, set[type]]:
-    """Return the handlers of the changes that graders may make, by the request's method."""
-    from nbgrader.server_extensions.formgrader import apihandlers as api
-
-    from .handlers import Answer, Do
-
-    return {"PUT": {api.GradeHandler, api.CommentHandler}, "POST": {api.FlagSubmissionHandler, Do, Answer}}
-
-
-def permitted(method: str | None, handler: type) -> bool:
-    """Return whether a grader may make a request that the server answers by this class of handlers."""
-    return handler in (seen() if method in ("GET", "HEAD") else changed().get(method or "", ()))
-
-
-def limit(provider: IdentityProvider, group: str) -> None:
-    """From now on, answer requests reserved for the group's members with 403 for all other users."""
-    ask, own = provider.get_user, {provider.login_handler_class, provider.logout_handler_class}
-
-    async def get_user(handler: Any) -> User | None:
-        answer = ask(handler)
-        user = await answer if inspect.isawaitable(answer) else answer
-        method, kind = handler.request.method, type(handler)
-        if user is None or instructs(user, group) or kind in own or permitted(method, kind):
-            return user
-        handler.current_user = user  # needed by the page that shows the error
-        raise HTTPError(403, reason=REFUSED)
-
-    provider.get_user = get_user  # type: ignore[method-assign]
