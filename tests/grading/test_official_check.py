@@ -18,7 +18,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from cluster.pages import official_check as pages
-from cluster.staff import engine, failures
+from cluster.staff import engine, failures, hidden
 from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
@@ -70,7 +70,7 @@ def verdict_of(notebook, fails, rng):
             kind = rng.choice([failures.VALUE, failures.FORM, failures.CRASH, failures.EMPTY, failures.LIMIT])
             check = Check(0.0, most, error, True, rng.random(), kind)
             if rng.random() < 0.2:  # the total time was over before this check
-                check = Check(0.0, most, f"{answers.LATE} than 120 s", kind=failures.LIMIT)
+                check = Check(0.0, most, f"{hidden.LATE} than 120 s", kind=failures.LIMIT)
         checks[role["grade_id"]] = check
     return Verdict("graded", checks=checks, notebook=notebook)
 
@@ -271,8 +271,8 @@ def test_attacks_that_the_engine_answers(checker):
     messages = set()
     for n, answer in enumerate(ATTACKS.values()):
         submission = checker.check(f"eve{n}", NAME, work(checker, textwrap.dedent(answer).strip()))
-        (hidden,) = [check for check in submission["checks"] if check["name"] == "double-of-others"]
-        assert (hidden["points"], hidden["state"]) == (0, "hidden"), submission
+        (check,) = [check for check in submission["checks"] if check["name"] == "double-of-others"]
+        assert (check["points"], check["state"]) == (0, "hidden"), submission
         assert submission["points"] == 1
         messages.add(json.dumps(submission))
     assert len(messages) == 1 and "17" not in (text := messages.pop()) and "34" not in text
