@@ -4,13 +4,13 @@ nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`
 marks, begins a hidden region, too. The autograder's first phase and the feedback must use the same lines.
 """
 
+BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # the delimiters of nbgrader's ClearHiddenTests
 # all that a student is told of a hidden test that failed, whatever the cause
 FAILED = (
     "A hidden test failed: what it tries is wrong in at least one case, ends in an error or takes too long. "
     "The cases that you can see are not all that it tries."
 )
 LATE = "grading took longer"  # in the autograder's words about checks that it has not reached in time
-BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # the delimiters of nbgrader's ClearHiddenTests
 
 
 def between(lines: list[str], begin: str = BEGIN, end: str = END) -> list[bool]:
