@@ -54,7 +54,7 @@ def marks(
 
 
 def notes_to_student(verdict: dict[str, Any]) -> list[str]:
-    """Return notes to the student about how the submission was graded, none of which depends on how hidden
+    """Return notes to the student about how the submission was graded. They are the same however hidden
     tests failed."""
     secret = [name for name, check in verdict["checks"].items() if check["hidden"]]
     slow = [words for words in verdict.get("slow", ()) if not words.startswith("check ")]

@@ -1,4 +1,4 @@
-"""The limits of an assignment's grading: the course's, the assignment's, and those of a command's --limit.
+"""The limits of an assignment's grading, from the course, the assignment, and a command's --limit.
 
     c.Grading.limits = {"cell": 90}  # of all assignments; names and defaults: engine.Limits
     c.Grading.limits_of = {"10": {"total": 600, "memory": "6G"}}  # of those whose name begins with 10
@@ -35,7 +35,7 @@ def limit(name: object, value: object) -> float:
 
 
 def of(course: Course, assignment: str, given: dict[str, float] | None = None) -> dict[str, float]:
-    """Return the limits that differ from the defaults, {name: value}. given: those of a command.
+    """Return the limits that differ from the defaults, {name: value}. given: by a command.
 
     Raises CourseError if nbgrader_config.py names an unknown limit or assignment.
     """

@@ -121,7 +121,7 @@ class Checker:
         if facts["outcome"] == "graded":
             checks = {name: Check(**check) for name, check in facts["checks"].items()}
             return Verdict("graded", checks=checks, notebook=from_dict(facts["notebook"]))
-        if hidden:  # what happens in hidden tests must not have an answer of its own
+        if hidden:  # nothing that happens in hidden tests has a special answer
             return hidden.known
         raise SubmissionError("The course's machine is too busy to finish the check. Try again later.")
 
@@ -139,6 +139,6 @@ class Checker:
 
 
 def limits_of(course: Course, assignment: str) -> Limits:
-    """Return the limits of an assignment's official check: those of its grading, with less time per check."""
+    """Return the limits of an assignment's official check, which are its grading's, with less time per check."""
     usual = Limits(**grading_limits.of(course, assignment))  # type: ignore[arg-type]  # ints where it has ints
     return dataclasses.replace(usual, check=min(CHECK, usual.check))

@@ -47,7 +47,7 @@ def chosen(root: Path, after: str | None = None) -> list[Path]:
 
 def package() -> list[Path]:
     """Return the files of this package that a grading sandbox contains: the students', without pages and
-    documents, on which no verdict depends."""
+    documents, which affect no verdict."""
     root = Path(cluster.__file__).parents[1]
     return [
         path
