@@ -139,6 +139,6 @@ class Checker:
 
 
 def limits_of(course: Course, assignment: str) -> Limits:
-    """Return the limits of an assignment's official check, which are its grading's, with less time per check."""
+    """Return the limits of an assignment's official check: as for grading it, with less time per check."""
     usual = Limits(**grading_limits.of(course, assignment))  # type: ignore[arg-type]  # ints where it has ints
     return dataclasses.replace(usual, check=min(CHECK, usual.check))

@@ -192,7 +192,7 @@ def key(submission: Submission, source_files: dict[str, Path], environment: dict
 
 def environment() -> dict[str, Any]:
     """Return all that affects a verdict besides the submission and the limits, as it is on disk now."""
-    files = [path for path in CLUSTER.rglob("*") if path.suffix != ".pyc"]
+    files = [path for path in CLUSTER.rglob("*") if "__pycache__" not in path.parts]
     return _environment(tuple((str(path), path.stat().st_mtime_ns) for path in files))
 
 
