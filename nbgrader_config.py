@@ -51,6 +51,9 @@ c.Autograde.autograde_preprocessors = [
     "cluster.staff.grading.nbgrader_steps.Judge",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
+# Limits of grading that differ from the defaults (cluster/staff/README.md, Running), in every way to grade.
+c.Grading.limits = {}  # of all assignments, such as {"cell": 90, "memory": "6G"}
+c.Grading.limits_of = {}  # of single assignments, such as {"10": {"total": 600}}
 # Formgrader's collect and `nbgrader collect`: no links, the folder's owner, the server's time.
 c.ExchangeFactory.collect = "cluster.staff.submissions.nbgrader_exchange.Collect"
 # Formgrader and `nbgrader release_assignment` replace a release atomically.

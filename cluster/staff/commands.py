@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -64,20 +63,13 @@ def whole_number(text: str, least: int = 1) -> int:
 
 def limit(text: str) -> tuple[str, float]:
     """Return (name, value) of a limit, in seconds, or in bytes with suffix K, M, G."""
-    from .engine import Limits
+    from .grading import grading_limits
 
     name, _, value = text.partition("=")
-    known = {field.name: field.default for field in dataclasses.fields(Limits)}
-    if name not in known:
-        raise argparse.ArgumentTypeError(f"{name!r} is not a known limit; the limits are {', '.join(known)}")
-    unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(value[-1:].upper(), 0)
     try:
-        number = float(value[:-1]) * unit if unit else float(value)
-    except ValueError:
-        number = 0
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a positive number, for bytes with K, M or G")
-    return name, int(number) if isinstance(known[name], int) else number
+        return name, grading_limits.limit(name, value)
+    except CourseError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 ONE = "the assignment, by the beginning of its name: 01"
@@ -95,7 +87,7 @@ WHERE = (  # where submissions are graded, and with which limits
     argument("--tasks", type=whole_number, default=32, metavar="N",
              help="Slurm: tasks running at a time (32)"),
     argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
-             help="set a sandbox limit: cell=120, total=900 (seconds), memory=2G, …"),
+             help="a limit, instead of nbgrader_config.py's: cell=120, total=900 (seconds), memory=2G, …"),
 )  # fmt: skip
 TO = argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
 
@@ -112,8 +104,7 @@ def grade_class(course: Course, options: argparse.Namespace) -> list[str]:
 
     from .grading import grade
 
-    limits = dict(options.limit) or None
-    backend = chosen_backend(options, limits or {})
+    limits, backend = dict(options.limit), chosen_backend(course, options)
     try:
         result = grade.grade_class(
             course.root, options.assignment, options.student, backend=backend, limits=limits
@@ -125,22 +116,30 @@ def grade_class(course: Course, options: argparse.Namespace) -> list[str]:
     return lines("{} was not graded ({}); run it again", result.ungraded)
 
 
-def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Backend:
-    """Return the backend for the workers."""
+def chosen_backend(course: Course, options: argparse.Namespace) -> Backend:
+    """Return the backend for the workers, and say which limits differ from those in nbgrader_config.py."""
     from cluster.jobs import backends
     from cluster.jobs.errors import BackendError
 
     from .engine import Limits
     from .engine.sandbox import bubblewrap, unprivileged
+    from .grading import grading_limits
     from .grading.on_slurm import Array
     from .grading.on_this_machine import Local
 
+    usual = grading_limits.of(course, options.assignment)
+    limits = grading_limits.of(course, options.assignment, dict(options.limit))
+    if limits != usual:
+        say(
+            f"  limits of this command: {grading_limits.described(limits)}. Formgrader and commands without"
+            f" --limit use {grading_limits.described(usual)} (Grading.limits in nbgrader_config.py)"
+        )
     try:
         chosen, why = backends.choose(options.backend)
     except BackendError as error:
         raise CourseError(f"{error.what} Grade here with --backend local, or run `make doctor`") from None
     if chosen == "slurm":
-        whole = Limits(**limits)
+        whole = Limits(**limits)  # type: ignore[arg-type]  # ints for the fields that are ints
         memory = -(-whole.memory // 2**20)
         return Array(options.account, options.partition, options.cpus, options.tasks, memory, whole.total)
     if options.account or options.partition:
@@ -303,8 +302,7 @@ def regrade(course: Course, options: argparse.Namespace) -> list[str]:
     from .grading import grade
     from .grading import regrade as again
 
-    limits = dict(options.limit) or None
-    backend = chosen_backend(options, limits or {})
+    limits, backend = dict(options.limit), chosen_backend(course, options)
     this = grade.Coordinator(course, options.assignment, backend, limits=limits)
     result, rerun = again.regrade(this, options.check, options.void, options.student)
     executed = len(set(result.graded) - set(rerun))

@@ -10,6 +10,7 @@ VALUE = "value"  # the check itself has found a wrong value, or a forbidden call
 FORM = "form"  # a different shape, dtype, length or kind of object: the values were not compared
 CRASH = "crash"  # the student's code, or a check that uses its result, raised an error
 EMPTY = "empty"  # a blank that is still empty, or a function that calls one
+HIDDEN = "hidden"  # for students: a hidden test failed, in whatever way
 LIMIT = "limit"  # no answer, or none in time; also a submission that could not be graded at all
 
 ENGINES = ("TimeLimit", "NoAnswer", "NotGraded")  # the autograder's names for failures without an exception

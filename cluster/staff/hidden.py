@@ -7,6 +7,12 @@ marks, begins a hidden region, too. The autograder's first phase and the feedbac
 import ast
 
 BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # the delimiters of nbgrader's ClearHiddenTests
+# all that a student is told of a hidden test that failed, whatever the cause
+FAILED = (
+    "A hidden test failed: what it tries is wrong in at least one case, ends in an error or takes too long. "
+    "The cases that you can see are not all that it tries."
+)
+LATE = "grading took longer"  # in the autograder's words about checks that it has not reached in time
 
 
 def between(lines: list[str], begin: str = BEGIN, end: str = END) -> list[bool]:
@@ -29,6 +35,15 @@ def hidden_lines(text: str) -> list[bool]:
 def has_hidden(text: str) -> bool:
     """Return whether this cell contains hidden tests."""
     return any(hidden_lines(text))
+
+
+def only_failed(text: str, error: str, hidden: bool) -> bool:
+    """Return whether a student may learn only that this check has failed, not how.
+
+    text: the check. error: what it ended with. hidden: one of its hidden tests failed. If the time was over
+    before the check, the hidden tests of other checks may have used it up.
+    """
+    return hidden or (has_hidden(text) and LATE in error)
 
 
 def as_released(text: str) -> str:

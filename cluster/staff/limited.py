@@ -83,7 +83,10 @@ def _work(
     except (SubmissionError, CourseError) as error:
         message = [type(error).__name__, str(error)]
     except OSError as error:
-        message = ["machine", [error.errno, error.strerror, error.filename and str(error.filename)]]
+        if error.errno is None:  # of a decompressor or a parser, not of the machine
+            message = ["SubmissionError", f"cannot be processed: {error}"[:1000]]
+        else:
+            message = ["machine", [error.errno, error.strerror, error.filename and str(error.filename)]]
     except MemoryError:
         message = ["SubmissionError", f"takes more than {memory >> 20} MiB of memory to process"]
     except Exception as error:  # parsers can raise anything

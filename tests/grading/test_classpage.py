@@ -85,38 +85,6 @@ def test_a_students_way(exchange):
     assert [row.student for row in view.rows] == ["bob", ME, "ada"], "late before in time"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "may"),
-    [
-        ("GET", "", True),
-        ("GET", "course", True),
-        ("GET", "course/class", True),
-        ("GET", "course/class/points", True),
-        ("HEAD", "formgrader/gradebook/01_x", True),
-        ("GET", "static/style.css", True),
-        ("PUT", "formgrader/api/grade/1a2b", True),
-        ("PUT", "formgrader/api/comment/1a2b", True),
-        ("POST", "course/class/answer", True),
-        ("GET", "course/classes", False),
-        ("GET", "course/jobs", False),
-        ("GET", "formgraders", False),
-        ("GET", "lab", False),
-        ("GET", "api/contents", False),
-        ("GET", "/", False),
-        ("PUT", "formgrader/api/grade/1/more", False),
-        ("PUT", "formgrader/api/student/ada", False),
-        ("POST", "formgrader/api/grade/1a2b", False),
-        ("POST", "formgrader/api/assignment/01_x/release", False),
-        ("POST", "api/terminals", False),
-        ("DELETE", "formgrader/api/grade/1a2b", False),
-        ("OPTIONS", "api/contents", False),
-    ],
-)
-def test_what_a_grader_may_ask_for(method, path, may):
-    """May a grader make exactly the requests that show or grade submissions?"""
-    assert roles.permitted(method, path) == may
-
-
 def test_members_of_the_group_are_instructors():
     """Are exactly the instructors' group's members instructors? If no group is set, are all users?"""
     ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))

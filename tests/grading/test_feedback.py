@@ -4,6 +4,7 @@ import contextlib
 import copy
 import io
 import itertools
+import json
 import re
 
 import nbformat
@@ -14,13 +15,17 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from cluster.checks import compare
 from cluster.pages import regrade_form
-from cluster.staff import failures
+from cluster.staff import failures, hidden
 from cluster.staff.course import Course, SubmissionError, assignments
+from cluster.staff.engine import Check, Verdict
+from cluster.staff.engine.outputs import Outputs
 from cluster.staff.grading import gradebook
 from cluster.staff.hidden import hidden_lines
+from cluster.staff.official_check import answers
 from cluster.staff.release.wrong_solutions import fill, points
 from cluster.staff.results import feedback, markdown, misconceptions
 from cluster.staff.results.misconceptions import Failure
+from cluster.staff.submissions.prepare import Submission
 
 from .. import ROOT
 from .courses import write_mutant
@@ -28,10 +33,10 @@ from .courses import write_mutant
 
 @pytest.mark.notebook
 @pytest.mark.parametrize(
-    "answer, hidden, thinks",
+    "answer, secret, thinks",
     [("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
 )
-def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
+def test_feedback_hides_hidden_checks(released_course, answer, secret, thinks):
     """Does the feedback blank the source and failures of hidden tests, and keep points and visible
     failures?"""
     course = released_course
@@ -54,7 +59,7 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     text = page.read_text()
     assert "HIDDEN TESTS" not in text and ">17<" not in text and ">34<" not in text
     assert feedback.INSTEAD in text
-    assert (feedback.HIDDEN_CASE in text) == hidden
+    assert (hidden.FAILED in text) == secret
     assert "thrice" not in text and "at_most_five" not in text
     assert '<a href="#Doubling">“Doubling” above</a>' in text and 'id="Doubling"' in text
     row = re.search(r'<a href="#double-of-others">Other numbers</a>.*?</tr>', text, re.DOTALL).group()
@@ -120,7 +125,7 @@ def test_a_hidden_failure_shows_nothing_of_itself():
         new("error", ename="E", evalue="17", traceback=["17"]),
     ]
     shown, _ = feedback.HideHiddenTests().preprocess_cell(cell, {}, 0)
-    assert "17" not in str(shown.outputs) and shown.outputs[1].ename == "HiddenCheck"
+    assert "17" not in str(shown.outputs) and [one.ename for one in shown.outputs] == ["HiddenCheck"]
 
 
 def failing(source, message, **metadata):
@@ -182,16 +187,82 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
     assert "17" not in str(shown.outputs) and "HIDDEN TESTS" not in str(shown)
 
 
-@pytest.mark.parametrize(
-    ("called", "message"), [(True, feedback.HIDDEN_CASE), (False, feedback.HIDDEN_ANSWER)]
-)
-def test_a_wrong_letter_gets_a_fitting_message(called, message):
-    """Does the message about a hidden failure fit both a check that calls a function and one that only reads
-    an answer?"""
-    cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
-    cell.metadata["failure"] = {"kind": "value", "called": called}
-    _, shown = in_feedback(cell)
-    assert shown.outputs[0].evalue == message
+ENDS = {  # how a hidden test can fail: the error, its kind, and other facts of the verdict
+    "wrong value": ("AssertionError: it is 35. Likely: it was added", failures.VALUE, {}),
+    "wrong form": ("AssertionError: its shape is (17,)", failures.FORM, {}),
+    "error": ("ValueError: 17", failures.CRASH, {}),
+    "many lines": ("ValueError: " + "17\n" * 40, failures.CRASH, {}),
+    "no text": ("ValueError: ", failures.CRASH, {}),
+    "says it is empty": ("NotImplementedError: ", failures.EMPTY, {}),
+    "time limit": (
+        "TimeLimit: the check took longer than 180 s", failures.LIMIT,
+        {"slow": ["check double-of-others reached its limit of 180 s"]},
+    ),
+    "no answer": ("NoAnswer: your notebook's process ended", failures.LIMIT, {}),
+    "no call": ("AssertionError: no", failures.VALUE, {"called": False}),
+    "prints": ("AssertionError: no", failures.VALUE, {"printed": "17"}),
+    "strange characters": ("ValueError: \ufffd", failures.CRASH, {"output_replaced": True}),
+    "not reached": (
+        "NotGraded: grading took longer than 300 s, the limit for a submission; before that check x",
+        failures.LIMIT, {"hidden": False},
+    ),
+    "slow": ("AssertionError: no", failures.VALUE, {"seconds": 170.0}),
+}  # fmt: skip
+
+
+def failed_hidden(released, end):
+    """Return a verdict on a submission whose hidden test `double-of-others` has ended so."""
+    error, kind, more = end
+    book = nbformat.read(released / "solutions" / "99_doubling" / "doubling.ipynb", as_version=4)
+    checks = {}
+    for cell in (one for one in book.cells if one.metadata.get("nbgrader", {}).get("grade")):
+        name, most = cell.metadata.nbgrader.grade_id, float(cell.metadata.nbgrader.points)
+        checks[name] = {
+            "score": most,
+            "max_score": most,
+            "error": "",
+            "hidden": False,
+            "seconds": 0.1,
+            "kind": "",
+        }
+        cell.outputs = []
+        if name == "double-of-others":
+            secret = more.get("hidden", True)
+            seconds = more.get("seconds", 0.1)
+            checks[name] |= {"score": 0.0, "error": error, "kind": kind, "hidden": secret, "seconds": seconds}
+            cell.outputs = Outputs(10**6).of_check(more.get("printed", ""), error)
+            cell.metadata["failure"] = {"kind": kind, "called": more.get("called", True)}
+            cell.metadata |= {"hidden_failure": True} if secret else {}
+    facts = {name: more[name] for name in ("slow", "output_replaced") if name in more}
+    return {"outcome": "graded", "checks": checks, "notebook": book, "seconds": sum(map(len, end))} | facts
+
+
+def test_all_failures_of_hidden_tests_look_the_same(released, tmp_path):
+    """Whatever a hidden test ends with, are the page's data and the answer of the official check the same?
+    Does the graded notebook, for instructors, keep the error?"""
+    course = Course(released)
+    pages, official = {}, {}
+    for name, end in ENDS.items():
+        verdict = failed_hidden(released, end)
+        notebook = gradebook.graded(Submission("ada", tmp_path, "doubling"), verdict)
+        assert end[0].partition(": ")[0] in str(notebook), name
+        resources = {"nbgrader": {"assignment": "99_doubling", "notebook": "doubling", "student": "ada"}}
+        for cell in notebook.cells:  # as `Marks` does
+            if (role := cell.metadata.get("nbgrader", {})).get("grade"):
+                role.update(score=verdict["checks"][role.grade_id]["score"], waiting=False)
+        feedback.mark_course(notebook, released, "99_doubling")
+        for step in (feedback.HideHiddenTests, feedback.Contents, feedback.Explain):
+            notebook, resources = step(config=course.config).preprocess(notebook, resources)
+        for cell in notebook.cells:
+            cell.metadata.pop("hidden_failure", None)  # no template prints it
+        pages[name] = str((notebook, resources))
+        checks = {check: Check(**facts) for check, facts in verdict["checks"].items()}
+        graded = Verdict("graded", checks=checks, notebook=verdict["notebook"])
+        official[name] = json.dumps(answers.answer(graded))
+    assert len(set(pages.values())) == 1, [name for name in pages if pages[name] != pages["wrong value"]]
+    assert len(set(official.values())) == 1, official
+    assert "17" not in pages["wrong value"] and hidden.FAILED in pages["wrong value"]
+    assert hidden.FAILED in official["wrong value"]
 
 
 @pytest.mark.parametrize("kind", ["code", "markdown"])

@@ -18,19 +18,20 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from cluster.pages import official_check as pages
-from cluster.staff import failures
+from cluster.staff import engine, failures, hidden
 from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
-from cluster.staff.official_check import answers, service
-from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve, shown_at
-from cluster.staff.official_check.checker import LIMITS, Checker
+from cluster.staff.official_check import answers, fixed_time, service
+from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve
+from cluster.staff.official_check.checker import Attempt, Checker
 from cluster.staff.release.wrong_solutions import fill
 from cluster.staff.results import misconceptions
 from cluster.staff.submissions import safe_zip
 from cluster.staff.work_files import MOST
 
 from .. import ALL, ROOT
+from . import test_archives as archives
 from .classes import NAME
 from .courses import write_mutant
 
@@ -69,7 +70,7 @@ def verdict_of(notebook, fails, rng):
             kind = rng.choice([failures.VALUE, failures.FORM, failures.CRASH, failures.EMPTY, failures.LIMIT])
             check = Check(0.0, most, error, True, rng.random(), kind)
             if rng.random() < 0.2:  # the total time was over before this check
-                check = Check(0.0, most, f"{answers.LATE} than 120 s", kind=failures.LIMIT)
+                check = Check(0.0, most, f"{hidden.LATE} than 120 s", kind=failures.LIMIT)
         checks[role["grade_id"]] = check
     return Verdict("graded", checks=checks, notebook=notebook)
 
@@ -213,7 +214,7 @@ def test_what_a_students_server_packs(tmp_path):
         file.truncate(pages.LARGEST + 1)
     with pytest.raises(pages.FolderTooLarge, match="200 MiB"):
         pages.pack(folder)
-    assert (service.SENT, LIMITS.files, MOST) == (pages.SENT, pages.LARGEST, pages.MOST)
+    assert (service.SENT, engine.Limits().files, MOST) == (pages.SENT, pages.LARGEST, pages.MOST)
 
 
 @pytest.fixture(scope="module")
@@ -270,8 +271,8 @@ def test_attacks_that_the_engine_answers(checker):
     messages = set()
     for n, answer in enumerate(ATTACKS.values()):
         submission = checker.check(f"eve{n}", NAME, work(checker, textwrap.dedent(answer).strip()))
-        (hidden,) = [check for check in submission["checks"] if check["name"] == "double-of-others"]
-        assert (hidden["points"], hidden["state"]) == (0, "hidden"), submission
+        (check,) = [check for check in submission["checks"] if check["name"] == "double-of-others"]
+        assert (check["points"], check["state"]) == (0, "hidden"), submission
         assert submission["points"] == 1
         messages.add(json.dumps(submission))
     assert len(messages) == 1 and "17" not in (text := messages.pop()) and "34" not in text
@@ -311,9 +312,11 @@ def test_the_answer_is_that_of_grading(checker):
         ({"doubling.ipynb": b" " * (51 * 2**20)}, "at most 50"),
         ({"a.ipynb": "{}", "b.ipynb": "{}"}, "rename"),
         ({"../x": "1"}, "outside"),
-        ({"a": "1", "a/b": "2"}, "unpacked"),
+        ({"a": "1", "a/b": "2"}, "a/b"),
         ({f"{n}": "" for n in range(MOST + 1)}, str(MOST)),
-        ({"x": b"\0" * (LIMITS.files + 1)}, "200 MiB"),
+        ({"x": b"\0" * (engine.Limits().files + 1)}, "200 MiB"),
+        (bytes(archives.BAD["damaged bzip2"]), r"one\.ipynb"),
+        (bytes(archives.BAD["damaged lzma"]), r"one\.ipynb"),
         (b"", "archive"),
         (packed({"doubling.ipynb": "x" * 5000})[:40], "archive"),
         (packed({"doubling.ipynb": "x" * 5000}).replace(b"doub", b"Xoub", 1), "archive"),
@@ -339,11 +342,12 @@ class Hub:
 
 
 class Slow:
-    """A checker that counts how many checks run at the same time."""
+    """A checker that counts how many checks run at the same time; answers are due after `holds` seconds."""
 
     workers = 2
 
-    def __init__(self, folder):
+    def __init__(self, folder, holds=0.2):
+        self.holds = holds
         self.checks, self.now, self.most, self.order = folder, 0, 0, []
         self.lock, self.free = threading.Lock(), threading.Event()
         self.free.set()
@@ -351,9 +355,10 @@ class Slow:
     def known(self, assignment):
         return assignment == NAME
 
-    def check(self, student, assignment, data, asked, step):
+    def check(self, student, assignment, data, attempt):
         records = Records(self.checks, assignment)
-        records.begin(student, asked)
+        records.begin(student, attempt.asked)
+        attempt.due = time.monotonic() + self.holds
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -365,14 +370,14 @@ class Slow:
         with self.lock:
             self.now -= 1
         answer = {"points": 1.0, "of": 2.0, "checks": []}
-        records.end(student, "key", answer, shown_at(asked, time.time(), step))
+        records.end(student, "key", answer, time.time() + attempt.wait())
 
 
 @contextlib.contextmanager
-def serving(checker, step=service.STEP):
+def serving(checker):
     """Run the service in the current event loop; yield it and its port."""
     socket, port = bind_unused_port()
-    made = service.Service(Hub(), checker, step)
+    made = service.Service(Hub(), checker)
     server = HTTPServer(made.application("/services/check/"))
     server.add_socket(socket)
     try:
@@ -381,13 +386,13 @@ def serving(checker, step=service.STEP):
         server.stop()
 
 
-def asked(folder, questions, step=0.2, refusals=0):
+def asked(folder, questions, holds=0.2, refusals=0):
     """Return [(status, answer, seconds)] for requests (token, method, assignment, body), all sent at the same
     time.
 
     No check ends before this many requests have been refused.
     """
-    checker, refused = Slow(folder), []
+    checker, refused = Slow(folder, holds), []
     if refusals:
         checker.free.clear()
 
@@ -405,7 +410,7 @@ def asked(folder, questions, step=0.2, refusals=0):
                     checker.free.set()
             return answer.code, json.loads(answer.body or b"{}"), time.monotonic() - began
 
-        with serving(checker, step) as (_, port):
+        with serving(checker) as (_, port):
             return await asyncio.gather(*(one(port, *question) for question in questions))
 
     return asyncio.run(run()), checker
@@ -456,9 +461,9 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
     """If 30 students check at once, are at most as many submissions graded at a time as there are workers?
-    Are all answers sent only after a full time step?"""
+    Are all answers sent only when they are due?"""
     names = [f"s{n:02}" for n in range(30)]
-    found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], step=3.0)
+    found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], holds=3.0)
     assert {status for status, _, _ in found} == {200} and checker.most == 2
     assert sorted(checker.order) == names
     for _, answer, seconds in found:
@@ -477,33 +482,94 @@ def test_one_student_checks_one_at_a_time(tmp_path):
     assert status == 503 and answer["words"] and "1234" not in json.dumps(answer)
 
 
-def test_no_moment_says_how_long_a_hidden_part_took(checker):
-    """If code sleeps depending on a hidden value, does the record show only the time of the request and a
-    whole number of time steps after it?"""
-    for n, seconds in enumerate((0.3, 0.9, 1.4)):
-        asked = time.time() - 100 * n  # as if it had waited for others
-        slow = (
-            f"import time\nif x not in (1, 0.1 + 0.2):\n    time.sleep({seconds})\n    return 0\nreturn 2 * x"
-        )
-        began = time.time()
-        checker.check(f"mallory{n}", NAME, work(checker, slow), asked)
-        ended = time.time()
-        standing = Records(checker.checks, NAME).standing(f"mallory{n}", time.time())
-        assert Records(checker.checks, NAME).of(f"mallory{n}")["tries"][0]["at"] == asked
-        took = standing["answered"] - asked
-        assert took == pytest.approx(5 * round(took / 5), abs=1e-3) and took >= 5
-        assert began + seconds < standing["answered"] <= shown_at(asked, ended)
-    assert shown_at(NOW, NOW) == NOW + 5 == shown_at(NOW, NOW + 4.9) and shown_at(NOW, NOW + 5.1) == NOW + 10
+HIDDEN_ENDS = {
+    "right": "return 2 * x",
+    "wrong": "return 0",
+    "raises": "raise ValueError(x)",
+    "sleeps a little": "time.sleep(0.7)\nreturn 2 * x",
+    "sleeps": "time.sleep(10 * x)\nreturn 2 * x",
+    "computes": "while True: pass",
+    "ends": "os._exit(3)",
+    "kills": "os.kill(-1, 9)\nos.kill(os.getpid(), 9)",
+}
+MORE_ENDS = {
+    "computes in many processes": "[os.fork() for _ in range(4)]\nwhile True: pass",
+    "cannot be stopped": "[signal.signal(n, signal.SIG_IGN) for n in (2, 15)]\ntime.sleep(10 * x)",
+    "fills the memory": "y = [bytearray(2**24) for _ in range(10**6)]",
+    "stops": "os.kill(os.getpid(), signal.SIGSTOP)",
+}
+
+
+def test_no_moment_says_what_hidden_tests_did(checker, monkeypatch):
+    """Whatever a student's code does with a hidden value, is the answer due the same time after the visible
+    tests, and the same answer if the hidden test failed? Does no attempt take much longer than this time?"""
+    begun, begin = [], fixed_time.begin
+
+    def noted(work, began):
+        begun.append(time.monotonic())
+        return begin(work, began)
+
+    monkeypatch.setattr(fixed_time, "begin", noted)
+    monkeypatch.setattr(fixed_time, "TIMES", 0.0)
+    monkeypatch.setattr(fixed_time, "MARGIN", 30.0)  # on a busy machine
+    answered, ends = {}, HIDDEN_ENDS | (MORE_ENDS if ALL else {})
+    for number, (name, does) in enumerate(ends.items()):
+        lines = "\n    ".join(["import os, signal, time", "if x not in (1, 0.1 + 0.2):", *does.split("\n")])
+        text = f"{lines.replace('    if', 'if')}\nreturn 2 * x"
+        attempt = Attempt(asked=NOW)
+        answer = checker.check(f"mallory{number}", NAME, work(checker, text), attempt)
+        assert attempt.due - begun[number] == pytest.approx(fixed_time.LEAST + 30.0, abs=0.05), name
+        assert attempt.wait() == pytest.approx(attempt.due - time.monotonic(), abs=0.1), f"{name}: too late"
+        standing = Records(checker.checks, NAME).standing(f"mallory{number}", NOW)
+        assert standing["answered"] == pytest.approx(time.time() + attempt.wait(), abs=0.1)
+        assert (answer["points"] == 3) >= (name in ("right", "sleeps a little"))
+        answered.setdefault(answer["points"], set()).add(json.dumps(answer))
+    assert len(begun) == len(ends) and {k: len(v) for k, v in answered.items()} == {3: 1, 1: 1}
+
+
+def test_hidden_tests_that_end_without_a_verdict_have_failed(checker, monkeypatch):
+    """If grading ends without a verdict after its hidden tests have begun, have exactly these failed, and is
+    it not repeated? If it ends before, is the student told to try again?"""
+    real, calls = fixed_time.Engine._grade, []
+
+    def interrupted(self, work, files):
+        calls.append(files)
+        tell = work.on_step
+
+        def on_step(what, *more):
+            tell(what, *more)
+            if begun(self) or not late:
+                raise fixed_time.InfrastructureError("the machine failed")
+
+        work.on_step = on_step
+        real(self, work, files)
+
+    def begun(engine):
+        return bool(engine.hidden)
+
+    monkeypatch.setattr(fixed_time.Engine, "_grade", interrupted)
+    late = True
+    answer = checker.check("nina", NAME, work(checker, "y = x\nreturn 2 * y"))
+    assert [row["state"] for row in answer["checks"]] == ["passed", "hidden"] and len(calls) == 1
+    late = False
+    with pytest.raises(SubmissionError, match="busy"):
+        checker.check("nina", NAME, work(checker, "z = x\nreturn 2 * z"))
+
+
+def test_answers_that_are_late_wait_for_the_next_step():
+    """Is an answer shown when it is due, or a whole number of steps later? At once without hidden tests?"""
+    assert [fixed_time.shown_at(10, now, 5) for now in (3, 10, 10.1, 15, 15.1)] == [10, 10, 15, 15, 20]
+    assert Attempt().wait() == 0.0 < Attempt(due=time.monotonic() + 9).wait() <= 9
 
 
 def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
     """Until the answer is shown, do replies to other requests conceal whether grading has begun or ended?"""
-    checker, seen, late = Slow(tmp_path), [], []
+    checker, seen, late = Slow(tmp_path, 3.0), [], []
     checker.free.clear()
 
     async def run():
         client, mine = AsyncHTTPClient(max_clients=100), {"Authorization": "token eve"}
-        with serving(checker, 3.0) as (made, port):
+        with serving(checker) as (made, port):
             url = f"http://127.0.0.1:{port}/services/check/{NAME}"
             asked = asyncio.ensure_future(client.fetch(url, method="POST", body=b"x", headers=mine))
             while not asked.done():
@@ -521,7 +587,7 @@ def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
                     elif made.busy:  # still pending when the server read the request
                         seen.append((method, answer.code, about["tried"], about["left"], about["answer"]))
                     if len({method for method, *_ in seen}) == 2:
-                        checker.free.set()  # the answer follows at the end of the time step
+                        checker.free.set()  # the answer follows when it is due
             after = json.loads((await client.fetch(url, headers=mine)).body)
             return json.loads((await asked).body), after
 

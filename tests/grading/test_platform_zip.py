@@ -20,6 +20,7 @@ from cluster.staff import platforms
 from cluster.staff.course import CourseError
 from cluster.staff.submissions import import_zip as platform_zip
 
+from . import test_archives as archives
 from .classes import NAME
 
 WANTED = "doubling.ipynb"
@@ -165,6 +166,10 @@ HOSTILE = {
     "bomb in the student's own": {"ada.zip": inner({"zeros": "0" * 3_000_000}, zipfile.ZIP_DEFLATED)},
     "many files": {f"ada/{i}": "x" for i in range(60)},
     "cut off": {"ada.zip": inner({WANTED: "ada"})[:40]},
+    "damaged bzip2": {"ada.zip": bytes(archives.BAD["damaged bzip2"])},
+    "damaged lzma": {"ada.zip": bytes(archives.BAD["damaged lzma"])},
+    "deflate64": {"ada.zip": bytes(archives.BAD["deflate64"])},
+    "encrypted": {"ada.zip": bytes(archives.BAD["encrypted"])},
     "file and folder": {"ada.zip": inner({"doubling (1).ipynb": "x", f"{WANTED}/a.txt": "x"})},
 }
 

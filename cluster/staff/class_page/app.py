@@ -13,7 +13,7 @@ from traitlets import Bool, Unicode
 
 from cluster import pages
 
-from . import formgrader_links, formgrader_policy, handlers, roles
+from . import formgrader_links, formgrader_policy, handlers, permissions
 from .actions import Actions
 from .regrade_requests import Requests
 from .sheets import Sheets
@@ -51,7 +51,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         }
         formgrader_policy.protect()
         if self.instructors:
-            roles.limit(self.serverapp.identity_provider, self.instructors, self.serverapp.base_url)
+            permissions.limit(self.serverapp.identity_provider, self.instructors)
 
     def initialize_handlers(self) -> None:
         """Register the class's pages, and one script of Formgrader's."""

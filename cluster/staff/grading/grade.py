@@ -7,6 +7,7 @@ contents. The next run reads both, finds the killed run's array in the queue, an
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,10 @@ from sqlalchemy.exc import DatabaseError
 from cluster.system.text import printable
 
 from ..course import Course, CourseError, opened
+from ..engine import Limits
 from ..submissions import due_dates, grading_folder, prepare
 from ..submissions.grading_folder import GradingFolder, Item
-from . import gradebook
+from . import gradebook, grading_limits
 from .driver import ENGINE, Backend, drive
 from .grading_progress import Progress
 from .on_this_machine import Local
@@ -44,7 +46,10 @@ class Result:
 
 
 class Coordinator:
-    """One run over the submissions of an assignment. `backend` (Local or Array): where the workers run."""
+    """One run over the submissions of an assignment.
+
+    backend (Local or Array): where the workers run. limits: those that differ from nbgrader_config.py's.
+    """
 
     def __init__(
         self,
@@ -56,11 +61,12 @@ class Coordinator:
         limits: dict[str, float] | None = None,
     ):
         self.course, self.coursedir, self.assignment = course, course.coursedir, assignment
-        self.backend, self.engine, self.limits = backend, engine, limits
+        self.backend, self.engine = backend, engine
+        self.limits = grading_limits.of(course, assignment, limits)
         self.on_disk = GradingFolder(grading_folder.runs(self.coursedir), assignment)
         self.source = prepare.Source.from_gradebook(self.coursedir, assignment)
         self.files = source_files(self.coursedir, assignment)
-        self.environment = environment(engine, limits)
+        self.environment = environment(engine, self.limits)
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
         self.only: str | None = None  # the name of a check to regrade; the points of all others are kept
         self.result = Result()
@@ -84,7 +90,9 @@ class Coordinator:
             path = self.on_disk.folder / "progress.json"
             with Progress(len(self.waiting), path=path) as progress:
                 items = list(self.waiting)
-                drive(self.on_disk, self.backend, items, self.settle, self.engine, self.limits, progress)
+                drive(
+                    self.on_disk, self.backend, items, self.settle, self.engine, self.limits or None, progress
+                )
             self.result.stopped = len(self.waiting)
             due_dates.charge_all(self.book, self.course, self.result.students)
         return self.result
@@ -204,9 +212,10 @@ def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]
     return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(relative_paths)}
 
 
-def environment(engine: str, limits: dict[str, float] | None) -> dict[str, Any]:
+def environment(engine: str, limits: dict[str, float]) -> dict[str, Any]:
     """Return everything besides the submission that affects a verdict."""
-    return grading_folder.environment() | {"engine": engine, "limits": limits}
+    whole = Limits(**limits)  # type: ignore[arg-type]  # ints for the fields that are ints
+    return grading_folder.environment() | {"engine": engine, "limits": dataclasses.asdict(whole)}
 
 
 def grade_class(

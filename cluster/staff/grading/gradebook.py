@@ -54,9 +54,12 @@ def marks(
 
 
 def notes_to_student(verdict: dict[str, Any]) -> list[str]:
-    """Return notes to the student about how the submission was graded."""
-    slow = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in verdict.get("slow", ())]
-    return [TOLD[fact] for fact in TOLD if verdict.get(fact)] + slow
+    """Return notes to the student about how the submission was graded. They are the same however hidden
+    tests failed."""
+    secret = [name for name, check in verdict["checks"].items() if check["hidden"]]
+    slow = [words for words in verdict.get("slow", ()) if not words.startswith("check ")]
+    facts = [fact for fact in TOLD if verdict.get(fact) and not (secret and fact == "output_replaced")]
+    return [TOLD[fact] for fact in facts] + [f"{words[0].upper()}{words[1:]}." for words in slow]
 
 
 def graded(submission: Submission, verdict: dict[str, Any]) -> NotebookNode:

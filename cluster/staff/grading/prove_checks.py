@@ -31,6 +31,7 @@ from ..release.wrong_solutions import (
 )
 from ..submissions.grading_folder import GradingFolder, Item
 from ..work_files import work_files
+from . import grading_limits
 from .driver import ENGINE, Backend, drive
 from .on_this_machine import Local
 
@@ -134,14 +135,17 @@ def prove_one(
             raise MutantError(f"{assignment} has no mutant {unknown}; its mutants are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points for {len(worth)} checks")
-    scores = grade_all(folder, {name: books[name] for name in table}, backend)
+    limits = grading_limits.of(Course(root), assignment)
+    scores = grade_all(folder, {name: books[name] for name in table}, backend, limits)
     outcomes = {name: verdict(table[name], scores[name], worth) for name in table}
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks are in {folder}")
     return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
-def grade_all(folder: Path, books: dict[str, NotebookNode], backend: Backend) -> dict[str, Scores]:
+def grade_all(
+    folder: Path, books: dict[str, NotebookNode], backend: Backend, limits: dict[str, float]
+) -> dict[str, Scores]:
     """Grade notebooks with the solution's recorded runs, write them into `folder`, return their scores."""
     import nbformat
 
@@ -164,7 +168,7 @@ def grade_all(folder: Path, books: dict[str, NotebookNode], backend: Backend) ->
         cells = [cell["id"] for cell in book.cells if MEASURED in cell.metadata.get("tags", ())]
         book.metadata["measured"] = cells  # as in a prepared submission
         where.stage(Submission(name, folder, name, book, files=files), KEY, {})
-    drive(where, backend, [(name, KEY) for name in books], done, ENGINE)
+    drive(where, backend, [(name, KEY) for name in books], done, ENGINE, limits or None)
     return scores
 
 

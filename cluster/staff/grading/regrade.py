@@ -9,6 +9,7 @@ executed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -64,12 +65,14 @@ def same_answers(head: Coordinator, found: prepare.Submission, key: str) -> bool
 
 
 def recount(head: Coordinator, found: prepare.Submission, old: str) -> bool:
-    """Return whether the cells differ only in points; if so, write verdict `old` under the current key."""
+    """Return whether only points differ from verdict `old`; if so, write it under the current key."""
     key = head.key(found)
     verdict = head.on_disk.verdict(found.student, old)
     now, before = found.notebook, head.on_disk.prepared(found.student, old)
     if key == old or not verdict or now is None or before is None or texts(now) != texts(before):
         return False
+    if head.key(dataclasses.replace(found, notebook=before)) != old:
+        return False  # the files, the limits, the course's code or a package differ, too
     worth = head.source.points
     for name, outcome in verdict["checks"].items():
         outcome |= {"score": 0.0 if outcome["error"] else worth[name], "max_score": worth[name]}

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import failures
-from ..hidden import as_released, has_hidden
+from ..hidden import FAILED, as_released, only_failed
 from ..results import feedback, misconceptions
 
 if TYPE_CHECKING:
@@ -28,13 +28,9 @@ WORDS = {
     PASSED: "",
     TO_DO: "You have not filled this in yet, or it calls a function that you have not filled in.",
     SHOWN: "Its visible tests fail: Validate shows how.",
-    HIDDEN: (
-        "The visible tests passed. A hidden test has another result, ends in an error or does not finish "
-        "in time."
-    ),
+    HIDDEN: FAILED,
     BY_HAND: "This answer is graded manually.",
 }
-LATE = "grading took longer"  # engine.py's text for all checks that were not reached
 
 
 def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -
         return BY_HAND
     if name in void or not check.error:
         return PASSED
-    if check.hidden or (has_hidden(cell.source) and check.error.startswith(LATE)):
+    if only_failed(cell.source, check.error, check.hidden):
         return HIDDEN
     return TO_DO if check.kind == failures.EMPTY else SHOWN
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,7 @@ from cluster.system import files
 from cluster.system.errors import ClusterError
 
 HOUR = 3600.0
-STEP = 5.0  # seconds; answers are shown and dated a multiple of this time after the request
 MOST = 10_000  # maximum number of attempts that an instructor can allow
-
-
-def shown_at(asked: float, now: float, step: float = STEP) -> float:
-    """Return when to show an answer that is ready at `now`, to a request made at `asked`."""
-    return asked + max(1, math.ceil((now - asked) / step)) * step
 
 
 class Refused(ClusterError):
@@ -109,8 +102,8 @@ class Records:
             self._write(student, record)
 
     def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
-        """Record the last answer. key: the submission's, to avoid grading it twice. now: from `shown_at`,
-        because the student sees it, and the student's code influences the duration of hidden tests."""
+        """Record the last answer. key: the submission's, to avoid grading it twice. now: when it is
+        shown, not when it is ready, because the student's code influences the time of hidden tests."""
         with self._held(student):
             record = self.of(student)
             if record["tries"]:

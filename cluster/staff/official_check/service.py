@@ -4,9 +4,9 @@
     POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
 
 The hub identifies the user by the token. The number of submissions graded at a time is at most the number of
-cores; others wait in order. A student can run only one check at a time. Answers are given at multiples of a
-time step, because the duration of hidden tests depends on the student's code. Until then, GET returns the
-previous state; the only times shown are the request's and multiples of the step after it.
+cores; others wait in order. A student can run only one check at a time. An answer is given when it is due
+(fixed_time.py), because the duration of hidden tests depends on the student's code. Until then, GET returns
+the previous state.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from cluster.system import files
 
 from .. import limited
 from ..course import SubmissionError
-from .attempt_limits import STEP, Limits, Records, Refused, shown_at
-from .checker import Checker
+from .attempt_limits import Limits, Records, Refused
+from .checker import Attempt, Checker
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
@@ -81,26 +81,24 @@ class Check(RequestHandler):
         self.say(200, assignment)
 
     async def post(self, assignment: str) -> None:
-        began, status, message = time.monotonic(), 200, ""
         if self.student in self.service.busy:
             return self.say(409, assignment, BUSY)
         data, self.data = bytes(self.data), bytearray()
         self.service.busy[self.student] = assignment, self.standing(assignment)
+        attempt = Attempt()
         try:
-            status, message = await self.checked(assignment, data)
-            if status in (200, 503) or self.has_tried(assignment):
-                await asyncio.sleep(shown_at(began, time.monotonic(), self.service.step) - time.monotonic())
+            status, message = await self.checked(assignment, data, attempt)
+            await asyncio.sleep(attempt.wait())
         finally:
             del self.service.busy[self.student]
             self.service.last = time.monotonic()
         self.say(status, assignment, message)
 
-    async def checked(self, assignment: str, data: bytes) -> tuple[int, str]:
+    async def checked(self, assignment: str, data: bytes, attempt: Attempt) -> tuple[int, str]:
         """Return the status, and a message if there is one."""
-        work = self.student, assignment, data, time.time(), self.service.step
         try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self.service.graders, self.service.checker.check, *work)
+            loop, check = asyncio.get_running_loop(), self.service.checker.check
+            await loop.run_in_executor(self.service.graders, check, self.student, assignment, data, attempt)
             return 200, ""
         except Refused as why:
             return 429, str(why)
@@ -112,11 +110,6 @@ class Check(RequestHandler):
                 503,
                 "The check could not be run, for a reason outside your submission. Tell your instructor.",
             )
-
-    def has_tried(self, assignment: str) -> bool:
-        """Return whether this student has used an attempt recently, so that timing could reveal something."""
-        tries = self.service.records(assignment).of(self.student)["tries"]
-        return bool(tries) and time.time() - tries[-1]["at"] < IDLE
 
     def standing(self, assignment: str) -> dict[str, Any]:
         """Return the student's record; while a check is running, the record from before that check."""
@@ -138,9 +131,9 @@ class Check(RequestHandler):
 class Service:
     """The queue: `checker` grades in as many threads as it has workers, in order of arrival."""
 
-    def __init__(self, hub: Any, checker: Checker, step: float = STEP):
+    def __init__(self, hub: Any, checker: Checker):
         """hub: identifies the user of a token (jupyterhub.services.auth.HubAuth)."""
-        self.hub, self.checker, self.step = hub, checker, step
+        self.hub, self.checker = hub, checker
         # students with a running check: the assignment, and the record before it
         self.busy: dict[str, tuple[str, dict[str, Any]]] = {}
         self.graders = ThreadPoolExecutor(checker.workers, thread_name_prefix="check")

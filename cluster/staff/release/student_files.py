@@ -27,6 +27,7 @@ ANSWERS = {
     "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),
 }
 STAFF = "cluster/staff"  # files for instructors and administrators
+PAGES = "cluster/pages"  # extensions of a Jupyter server
 SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
 
 
@@ -45,6 +46,13 @@ def chosen(root: Path, after: str | None = None) -> list[Path]:
 
 
 def package() -> list[Path]:
-    """Return the files of this package that students get; a grading sandbox contains them."""
+    """Return the files of this package that a grading sandbox contains: the students', without pages and
+    documents, which affect no verdict."""
     root = Path(cluster.__file__).parents[1]
-    return [path for path in chosen(root) if path.is_relative_to(root / "cluster")]
+    return [
+        path
+        for path in chosen(root)
+        if path.is_relative_to(root / "cluster")
+        and not path.is_relative_to(root / PAGES)
+        and path.suffix not in (".md", ".svg")
+    ]

@@ -19,9 +19,9 @@ from nbconvert.preprocessors import Preprocessor
 from nbgrader.preprocessors import GetGrades
 from traitlets import Bool
 
-from .. import failures, limited
+from .. import failures, hidden, limited
 from ..course import SubmissionError
-from ..hidden import has_hidden, hidden_lines, replaced
+from ..hidden import FAILED, has_hidden, hidden_lines, replaced
 from .markdown import in_line
 from .misconceptions import Failure, explain, source_of
 from .student_page import StudentPage
@@ -39,13 +39,6 @@ HEADING = re.compile(r"^# +(.+)$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # The first line of IPython's tracebacks, and their mark of a line; the autograder's errors have no traceback.
 RULE, ARROW = re.compile(r"-{20,}$"), re.compile(r"-+> (\d+) ")
-# A single sentence for all failures of hidden tests, because the student's code influences the kind of
-# failure and could use it to reveal its inputs.
-HIDDEN_CASE = (
-    "A hidden test failed: the visible cases are right, but for another shape, size or value the result "
-    "is wrong, an error occurs or the code takes too long."
-)
-HIDDEN_ANSWER = "A hidden test failed: your answer is readable, but not all of it is right."
 # errors whose message is sufficient
 SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")
 # the values that AUTOTEST compares with (values.py)
@@ -65,8 +58,9 @@ class Marks(GetGrades):
 class HideHiddenTests(Preprocessor):
     """Hide the hidden tests of a graded notebook, and how one of them failed, for the feedback.
 
-    The failed part of a check is identified by its location, never by its message. A visible failure is
-    therefore kept, whatever it quotes. The autograded notebook keeps everything, for the instructor.
+    All failures of hidden tests look the same. The failed part of a check is identified by its location,
+    never by its message. A visible failure is therefore kept, whatever it quotes. The autograded notebook
+    keeps everything, for the instructor.
     """
 
     enabled = Bool(True, help="Whether hidden tests are hidden.").tag(config=True)
@@ -76,36 +70,46 @@ class HideHiddenTests(Preprocessor):
     ) -> tuple[NotebookNode, dict[str, Any]]:
         if not has_hidden(cell.source):
             return cell, resources
-        if cell.cell_type == "code":
-            # The kind must be derived now, because the error will no longer be in the output once hidden.
+        if cell.cell_type == "code" and only_failed(cell):
+            output = type(cell)(output_type="error", ename="HiddenCheck", evalue=FAILED, traceback=[FAILED])
+            cell.outputs, cell.metadata["failure"] = [output], {"kind": failures.HIDDEN}
+        elif cell.cell_type == "code":
             cell.metadata.setdefault("failure", {"kind": failures.kind(error_of(cell))})
-            cell.outputs = [hide(output, cell) for output in cell.outputs]
+            cell.outputs = [without_traceback(output) for output in cell.outputs]
         cell.source = replaced(cell.source, INSTEAD)
         return cell, resources
 
 
-def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
-    """Return an output of a check with hidden lines in the form that its student may see.
+def only_failed(cell: NotebookNode) -> bool:
+    """Return whether the student may learn only that this check has failed.
 
     The autograder runs the visible tests of all checks before any hidden ones, and marks the cell whose
     hidden tests failed. Nothing of that failure is shown, since the student's code could have put its
     inputs into it. In a notebook that was rerun in Jupyter, an error has a traceback, which quotes lines
     around the failure and whose first frame has the line number.
     """
-    secret = cell.metadata.get("hidden_failure", False)
-    if output.output_type != "error":
-        return type(output)(output_type="stream", name="stdout", text="") if secret else output
-    lines = ANSI.sub("", "\n".join(output.traceback)).split("\n")
-    if not secret and not RULE.match(lines[0]):
+    if hidden.only_failed(cell.source, error_of(cell), cell.metadata.get("hidden_failure", False)):
+        return True
+    lines = [line for output in cell.outputs for line in traceback_of(output)]
+    if not lines:
+        return False
+    flags = hidden_lines(cell.source)
+    number = next((int(match[1]) for line in lines if (match := ARROW.match(line))), 0)
+    return not 0 < number <= len(flags) or flags[number - 1]
+
+
+def traceback_of(output: NotebookNode) -> list[str]:
+    """Return the lines of an error's traceback from Jupyter, without colours; [] for other outputs."""
+    text = ANSI.sub("", "\n".join(output.traceback)) if output.output_type == "error" else ""
+    lines = text.split("\n")
+    return lines if RULE.match(lines[0]) else []
+
+
+def without_traceback(output: NotebookNode) -> NotebookNode:
+    """Return an output of a check; for an error with a traceback only its message."""
+    if not traceback_of(output):
         return output
-    if not secret:
-        flags = hidden_lines(cell.source)
-        number = next((int(match[1]) for line in lines if (match := ARROW.match(line))), 0)
-        if 0 < number <= len(flags) and not flags[number - 1]:
-            message = f"{output.ename}: {output.evalue}"
-            return type(output)(output | {"traceback": [message]})
-    message = HIDDEN_CASE if cell.metadata.get("failure", {}).get("called", True) else HIDDEN_ANSWER
-    return type(output)(output_type="error", ename="HiddenCheck", evalue=message, traceback=[message])
+    return type(output)(output | {"traceback": [f"{output.ename}: {output.evalue}"]})
 
 
 class Contents(Preprocessor):
@@ -215,8 +219,8 @@ def failed_checks(notebook: NotebookNode) -> Iterator[tuple[str, Failure]]:
         role, error = cell.metadata.get("nbgrader", {}), error_of(cell)
         if role.get("grade") and error:
             kind = cell.metadata.get("failure", {}).get("kind", "")
-            hidden = cell.metadata.get("hidden_failure", False)
-            yield role["grade_id"], Failure.from_error(error, kind, hidden)
+            secret = cell.metadata.get("hidden_failure", False)
+            yield role["grade_id"], Failure.from_error(error, kind, secret)
 
 
 def in_words(error: str) -> str:

@@ -11,8 +11,10 @@ All writes are atomic.
     <runs>/<assignment>/void.json                 names of checks that count as passed for everybody
     <runs>/<assignment>/journal.jsonl             resources used by the parts of a dispatch
 
-The cache key of an item is a hash of everything that affects its verdict. A verdict therefore never has to be
-trusted: a changed notebook, file, check or version has a different key.
+The cache key of an item is a hash of everything that affects its verdict: the prepared notebook, its files,
+the limits, the contents of a sandbox (the students' part of this package, all installed packages), and the
+modules that a worker imports. A verdict therefore never has to be trusted: a changed notebook, file, check,
+limit or version has a different key.
 """
 
 from __future__ import annotations
@@ -24,17 +26,21 @@ import hmac
 import importlib.metadata
 import json
 import os
+import platform
 import secrets
 import shutil
 import uuid
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cluster
 from cluster.system import files
 
 from ..course import CourseError
+from ..release.student_files import package
 from ..work_files import beside_notebook, copy_work
 
 if TYPE_CHECKING:
@@ -43,9 +49,9 @@ if TYPE_CHECKING:
 
     from .prepare import Submission
 
-PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
 SECRET = 32  # bytes
-CODE = ("system", "slurm", "checks", "jobs", "training", "staff/engine")
+CLUSTER = Path(cluster.__file__).parent
+WORKER = "cluster.staff.grading.worker"  # all that runs in it can affect a verdict
 
 MACHINE = (
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE
@@ -180,10 +186,16 @@ class GradingFolder:
 
 
 def key(submission: Submission, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
-    """Return the hash of a prepared submission: cells, files, the assignment's files, the environment."""
-    assert submission.notebook is not None  # a submission without a notebook is not graded
-    cells = [[c.cell_type, c.source, c.metadata.get("nbgrader", {})] for c in submission.notebook.cells]
-    digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
+    """Return the hash of a prepared submission: notebook, files, the assignment's files, the environment."""
+    notebook = submission.notebook
+    assert notebook is not None  # a submission without a notebook is not graded
+    named = {*notebook.metadata.get("undrawn", ()), *notebook.metadata.get("measured", ())}
+    # a restored cell has a new id each time
+    cells = [
+        dict(cell) | {"id": cell.get("id") if cell.get("id") in named else ""} for cell in notebook.cells
+    ]
+    whole = [environment, notebook.metadata, cells]
+    digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode())
     add_files(digest, submission, source_files)
     return digest.hexdigest()[:32]
 
@@ -223,17 +235,31 @@ def secret(runs: Path) -> bytes:
     return found
 
 
-@cache
-def environment() -> dict[str, str]:
-    """Return all that affects a verdict besides the submission: versions, and the course's own code."""
-    import platform
+def environment() -> dict[str, Any]:
+    """Return all that affects a verdict besides the submission and the limits, as it is on disk now."""
+    files = [path for path in CLUSTER.rglob("*") if "__pycache__" not in path.parts]
+    return _environment(tuple((str(path), path.stat().st_mtime_ns) for path in files))
 
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    here, digest = Path(__file__).parents[2], hashlib.sha256()
-    for part in CODE:
-        for path in sorted((here / part).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return versions | {"code": digest.hexdigest()}
+
+@lru_cache(1)
+def _environment(files: tuple[tuple[str, int], ...]) -> dict[str, Any]:
+    """Return the versions of all packages, and the digest of the judging files of this one."""
+    digest = hashlib.sha256()
+    for path in judging():
+        digest.update(f"{path.relative_to(CLUSTER)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    packages = {(package.name, package.version) for package in importlib.metadata.distributions()}
+    return {"python": platform.python_version(), "packages": sorted(packages), "code": digest.hexdigest()}
+
+
+def judging() -> list[Path]:
+    """Return the files of this package that can affect a verdict: what a sandbox contains, the autograder's
+    folder, and each module of staff that a worker or the autograder imports, anywhere in its code."""
+    own = set((CLUSTER / "staff" / "engine").rglob("*.py"))
+    others = [f"cluster.{path.stem}" for path in CLUSTER.iterdir() if path.stem not in ("__init__", "staff")]
+    finder = ModuleFinder([str(CLUSTER.parent)], excludes=others)  # all of these are in a sandbox
+    for path in sorted(own):
+        parts = path.relative_to(CLUSTER.parent).with_suffix("").parts
+        finder.import_hook(".".join(parts).removesuffix(".__init__"))
+    finder.import_hook(WORKER)
+    imported = {Path(found) for one in finder.modules.values() if (found := getattr(one, "__file__", None))}
+    return sorted({*package(), *own, *imported})

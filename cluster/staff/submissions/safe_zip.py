@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from cluster.system.text import printable
@@ -17,7 +16,7 @@ from ..work_files import DEEPEST, LONGEST, NOT_KEPT, NOT_WORK
 from . import grading_folder
 
 PIECE = 2**20  # bytes read at a time
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+REMEDY = "pack the folder again as an ordinary ZIP file, without a password"
 Members = Sequence[tuple[str, zipfile.ZipInfo]]  # files of an archive, and the paths to write them to
 
 
@@ -46,21 +45,18 @@ def extract(
 ) -> dict[str, tuple[int, ...]]:
     """Do what `unpack` does, in this process."""
     files = Unpacking(target, largest, most)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if members is None:
-                members = [(one.filename, one) for one in archive.infolist() if not one.is_dir()]
-            for name, member in members:
-                if nested and name.lower().endswith(".zip"):
-                    files.add_archive(archive, member, name)
-                else:
-                    files.add(archive, member, name)
-    except BROKEN as error:
-        raise SubmissionError(f"its archive cannot be read: {printable(str(error), 100)}") from None
-    except OSError as error:
-        if grading_folder.of_the_machine(error):
-            raise
-        raise SubmissionError(f"it cannot be unpacked: {printable(str(error), 100)}") from None
+    with opened(path) as archive:
+        if members is None:
+            members = [(one.filename, one) for one in archive.infolist() if not one.is_dir()]
+        for name, member in members:
+            add = files.add_archive if nested and name.lower().endswith(".zip") else files.add
+            try:
+                add(archive, member, name)
+            except OSError as error:
+                if grading_folder.of_the_machine(error):
+                    raise
+                what = f"{printable(name, 60)} cannot be written: {printable(str(error.strerror), 100)}"
+                raise SubmissionError(what) from None
     return files.times
 
 
@@ -86,7 +82,7 @@ class Unpacking:
         """Write the files of an archive in the archive."""
         inner = self.target / ".own.zip"
         self.write(archive, member, inner)
-        with zipfile.ZipFile(inner) as own:
+        with opened(inner, name) as own:
             for item in own.infolist():
                 path = item.filename.replace("\\", "/")
                 if not path.endswith("/") and not is_rubbish(PurePosixPath(path)):
@@ -95,14 +91,41 @@ class Unpacking:
 
     def write(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> None:
         """Write a member of an archive to a new file, whatever size the archive declares."""
-        check(member)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with archive.open(member) as read, open(path, "xb") as written:
-            while piece := read.read(PIECE):
+        with open(path, "xb") as written:
+            for piece in pieces(archive, member):
                 self.room -= len(piece)
                 if self.room < 0:
                     raise SubmissionError(f"its files have more than {self.largest >> 20} MiB in total")
                 written.write(piece)
+
+
+def opened(path: Path, name: str = "") -> zipfile.ZipFile:
+    """Open an archive. name: in a message. Raises SubmissionError, or OSError if the machine fails."""
+    try:
+        return zipfile.ZipFile(path)
+    except Exception as error:
+        raise unreadable(error, name) from None
+
+
+def pieces(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the bytes of a member. Raises SubmissionError, or OSError if the machine fails."""
+    check(member)
+    try:
+        with archive.open(member) as read:
+            while piece := read.read(PIECE):
+                yield piece
+    except Exception as error:
+        raise unreadable(error, member.filename) from None
+
+
+def unreadable(error: Exception, name: str) -> Exception:
+    """Return the error for an archive that cannot be read: zipfile and its decompressors raise any kind."""
+    if isinstance(error, MemoryError) or grading_folder.of_the_machine(error):
+        return error
+    at = f" at {printable(name, 60)}" if name else ""
+    why = printable(str(error), 100) or type(error).__name__
+    return SubmissionError(f"its archive cannot be read{at} ({why}): {REMEDY}")
 
 
 def safe(name: str) -> PurePosixPath:
@@ -121,7 +144,7 @@ def check(member: zipfile.ZipInfo) -> None:
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
         raise SubmissionError(f"{printable(member.filename, 60)} is a link or a special file")
     if member.flag_bits & 1:
-        raise SubmissionError(f"{printable(member.filename, 60)} is encrypted")
+        raise SubmissionError(f"{printable(member.filename, 60)} is encrypted: {REMEDY}")
 
 
 def is_rubbish(path: PurePosixPath) -> bool:
