@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 
+import nbformat
 import psutil
 import pytest
 
@@ -486,6 +487,31 @@ def test_two_checks_see_a_name_as_it_stands_at_each(engine):
     notebook.cells += [cell(WRONG), cell(later, "later", locked=True, grade=True, points=1)]
     verdict = engine.grade(notebook)
     assert (outcome(verdict).error, outcome(verdict, "later").error) == ("", "")
+
+
+def test_only_the_checks_draw_from_the_submissions_seed(engine):
+    """Does a check draw the same inputs whenever the seed is the same? Do the notebook's process and provided
+    code that uses the student's functions draw others, whatever names the notebook binds?"""
+    draw = "fresh_rng(1).integers(2**62)"
+    given = f"from cluster.checks import fresh_rng\n\n\ndef of_trial():\n    return double({draw}) // 2"
+    answer = f"{RIGHT}\n\nclass Mine:\n    seed = 9\n\n__student__ = Mine()\nmine = {draw}"
+    check = f"print(*({draw} for _ in range(2)), of_trial(), mine)"
+    cells = [
+        cell(given, "given", locked=True),
+        cell(answer, "double", solution=True),
+        cell(check, "check", locked=True, grade=True, points=1),
+    ]
+
+    def drawn(seed):
+        verdict = engine.grade(nbformat.v4.new_notebook(cells=cells), seed=seed)
+        assert outcome(verdict).score == 1, outcome(verdict).error
+        assert verdict.seed == seed
+        return verdict.notebook.cells[-1].outputs[0].text.split()
+
+    first, again, trial, mine = drawn(7)
+    other = drawn(8)
+    assert drawn(7)[0] == first == again and len({first, trial, mine, other[0]}) == 4
+    assert other[2:] == [trial, mine]
 
 
 def test_hidden_values_are_used_last(engine):

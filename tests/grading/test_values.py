@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from cluster.checks import autotest, close, expect
+from cluster import checks
+from cluster.checks import autotest, close, draws, expect
 
 from .. import ROOT
 
@@ -196,6 +197,19 @@ def test_a_huge_value_is_refused():
     """Is an expected value refused if its text would exceed the limit?"""
     with pytest.raises(ValueError, match="limit 20000"):
         repr(autotest(np.ones(5000)))
+
+
+def test_drawn_inputs_follow_from_the_seed_and_the_numbers(monkeypatch):
+    """In a notebook, are the inputs the same in each run, others for other numbers, and others for another
+    seed?"""
+
+    def draw(*numbers):
+        return checks.fresh_rng(*numbers).integers(2**62)
+
+    notebook = [draw(), draw(0), draw(1), draw(1, 2)]
+    assert [draw(), draw(0), draw(1), draw(1, 2)] == notebook
+    monkeypatch.setattr(draws, "SEED", 2**100)
+    assert len({*notebook, draw(), draw(0), draw(1), draw(1, 2)}) == 8
 
 
 def test_expect_names_the_misconception():

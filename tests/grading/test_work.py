@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -154,6 +155,38 @@ def test_the_key_changes_with_all_that_counts(work):
     assert len(keys) == 5
 
 
+def test_the_seed_of_the_hidden_inputs_belongs_to_the_students_work(work, tmp_path):
+    """Do a changed check and a new version leave the seed the same, and a student's change not? Does another
+    course have other seeds?"""
+    kept, result = grading_folder.GradingFolder(tmp_path / "runs", NAME), hand_in(work, "ada", work[3])
+    first = kept.seed(result, {})
+    locked = next(c for c in result.notebook.cells if c.metadata.get("nbgrader", {}).get("locked"))
+    locked.source += "  # changed by the instructor"
+    assert grading_folder.GradingFolder(tmp_path / "runs", NAME).seed(result, {}) == first
+    seeds = {first, kept.seed(hand_in(work, "bob", work[3]), {})}
+    seeds.add(grading_folder.GradingFolder(tmp_path / "others", NAME).seed(result, {}))
+    seeds.add(grading_folder.GradingFolder(tmp_path / "runs", "another").seed(result, {}))
+    (result.folder / "leaked.txt").write_text("1")
+    result.files = work_files(result.folder)
+    seeds.add(kept.seed(result, {}))
+    result.notebook.cells[1].source += "  # the same answer"
+    seeds.add(kept.seed(result, {}))
+    assert len(seeds) == 6 and max(seeds) < 2**128
+
+
+def test_the_secret_of_the_seeds_is_made_once_for_its_owner(tmp_path):
+    """Do processes that start together get one secret? Is it never overwritten, even if it is damaged?"""
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: grading_folder.secret(tmp_path), range(32)))
+    path = tmp_path / "secret"
+    assert found == {path.read_bytes()} and path.stat().st_mode & 0o777 == 0o600
+    assert [*tmp_path.iterdir()] == [path]
+    path.write_bytes(b"short")
+    with pytest.raises(CourseError, match=r"5 bytes"):
+        grading_folder.secret(tmp_path)
+    assert path.read_bytes() == b"short"
+
+
 def dispatch(work, tmp_path, answers):
     """Stage one submission per answer; return the grading folder, the dispatch's folder and the items."""
     kept, staged = grading_folder.GradingFolder(tmp_path / "runs", NAME), []
@@ -178,6 +211,7 @@ def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
     worker.work(folder, 0)
     verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
     assert [v["outcome"] for v in verdicts] == ["graded", "again", "again"]
+    assert verdicts[0]["seed"] == json.loads((staged[0] / "item.json").read_text())["seed"] > 0
     points = {name: check["score"] for name, check in verdicts[0]["checks"].items()}
     assert points == {"double-of-one": 1, "double-of-others": 2}
     assert verdicts[0]["files"] == ["mine.csv"] and "no space left" in verdicts[2]["why"]

@@ -59,33 +59,35 @@ class Engine:
         notebook: NotebookNode,
         files: Path | str | None = None,
         on_step: OnStep = ignore_step,
+        seed: int = 0,
     ) -> Verdict:
         """Return the Verdict on a prepared notebook and the folder `files` that was submitted with it.
 
         Its locked cells decide, which preparing a submission replaces by the instructor's.
-        on_step: called at the beginning of each cell and check.
+        on_step: called at the beginning of each cell and check. seed: of the hidden tests' inputs.
         """
         with self.free:
             start = time.monotonic()
             try:
-                verdict = self._verdict(notebook, files, on_step)
+                verdict = self._verdict(notebook, files, on_step, seed)
             except CheckHeldUpError:
-                verdict = self._verdict(notebook, files, on_step, STRETCH)
+                verdict = self._verdict(notebook, files, on_step, seed, STRETCH)
             verdict.seconds = round(time.monotonic() - start, 3)
             return verdict
 
     def _verdict(
-        self, notebook: NotebookNode, files: Path | str | None, on_step: OnStep, patience: int = 1
+        self, notebook: NotebookNode, files: Path | str | None, on_step: OnStep, seed: int, patience: int = 1
     ) -> Verdict:
         """Grade with checks that may take `patience` times their limit in wall-clock time."""
         work = GradedNotebook(copy.deepcopy(notebook), self.limits, patience, on_step)
+        work.seed = seed
         try:
             self._grade(work, files)
         except (InfrastructureError, OSError) as error:
             return Verdict("again", str(error), alone=isinstance(error, StarvedError))
         return Verdict(
             "graded", "", work.checks, work.notebook,
-            output_cut=work.outputs.cut, output_replaced=work.outputs.replaced, slow=work.slow,
+            output_cut=work.outputs.cut, output_replaced=work.outputs.replaced, seed=seed, slow=work.slow,
         )  # fmt: skip
 
     def _grade(self, work: GradedNotebook, files: Path | str | None) -> None:

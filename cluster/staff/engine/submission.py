@@ -51,6 +51,8 @@ class GradedNotebook:
     on_step: called as each cell and check begins.
     """
 
+    seed = 0  # of the hidden tests' inputs (checks/draws.py)
+
     def __init__(
         self,
         notebook: NotebookNode,
@@ -256,7 +258,7 @@ class GradedNotebook:
         ]
         limits = {"seconds": self.limits.check * self.patience, "memory": self.limits.memory}
         cells = {"given": self.given, "provided": self.provided, "shown": shown, "whole": whole}
-        channel.send(cells | limits | {"before": self.before})
+        channel.send(cells | limits | {"before": self.before, "seed": self.seed})
         to_come = {name for name, _ in whole}
         gone = [self.listen(channel, name, False, name in to_come) for name, _ in shown]
         gone += [self.listen(channel, name, True) for name, _ in whole if not self.checks[name].error]

@@ -48,6 +48,7 @@ class Verdict:
 
     outcome: "graded", or "again" if the infrastructure failed, for the reason `why`.
     alone: other processes delayed it, so grade it again without other submissions.
+    seed: of the hidden tests' inputs (checks/draws.py).
     """
 
     outcome: str
@@ -58,6 +59,7 @@ class Verdict:
     output_cut: bool = False
     output_replaced: bool = False  # characters without an encoding were replaced
     alone: bool = False
+    seed: int = 0
     slow: list[str] = field(default_factory=list)  # sentences on cells and checks that reached a time limit
 
     def to_json(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..course import CourseError
 from ..submissions import grading_folder, prepare
+from ..submissions.grading_folder import theirs
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -83,9 +84,3 @@ def recount(head: Coordinator, found: prepare.Submission, old: str) -> bool:
 
 def texts(notebook: NotebookNode) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
-
-
-def theirs(notebook: NotebookNode) -> list[tuple[str, str]]:
-    """Return the sources of the student's own cells."""
-    cells = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("locked")]
-    return [(cell.cell_type, cell.source) for cell in cells]

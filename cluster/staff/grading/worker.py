@@ -102,7 +102,8 @@ def grade(engine: Engine, item: Path, dispatch: Path, now: str) -> None:
         return
     try:
         notebook = nbformat.read(item / "prepared.ipynb", as_version=4)
-        verdict = engine.grade(notebook, item / "files", on_step=step).to_json()
+        seed = grading_folder.load(item / "item.json")["seed"]
+        verdict = engine.grade(notebook, item / "files", on_step=step, seed=seed).to_json()
         text = json.dumps({"key": item.name, "verdict": verdict})
     except Exception as error:
         text = json.dumps({"key": item.name, "verdict": failed(f"{type(error).__name__}: {error}")})

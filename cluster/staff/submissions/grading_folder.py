@@ -3,6 +3,7 @@ verdicts.
 
 All writes are atomic.
 
+    <runs>/secret                                 32 random bytes of the course: see `GradingFolder.seed`
     <runs>/<assignment>/lock                      held by the coordinator
     <runs>/<assignment>/items/<student>/<key>/    prepared.ipynb, files/, item.json; at the end verdict.json
     <runs>/<assignment>/items/<student>/recorded.json   which results of the student are in the gradebook
@@ -19,10 +20,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import hmac
 import importlib.metadata
 import json
 import os
+import secrets
 import shutil
+import uuid
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from .prepare import Submission
 
 PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
+SECRET = 32  # bytes
 CODE = ("system", "slurm", "checks", "jobs", "training", "staff/engine")
 
 MACHINE = (
@@ -139,11 +144,19 @@ class GradingFolder:
         new.mkdir(mode=0o700)
         copy_work(submission.files, new / "files", source_files)
         (new / "prepared.ipynb").write_text(nbformat.writes(submission.notebook), encoding="utf-8")
-        (new / "item.json").write_text(
-            json.dumps({"student": submission.student, "key": key, "name": submission.name})
-        )
+        facts = {"student": submission.student, "key": key, "name": submission.name}
+        write(new / "item.json", json.dumps(facts | {"seed": self.seed(submission, source_files)}))
         files.replace_folder(new, target)
         return target
+
+    def seed(self, submission: Submission, source_files: dict[str, Path]) -> int:
+        """Return the seed of the hidden tests' inputs (checks/draws.py): the same until the student changes
+        a cell or a file."""
+        assert submission.notebook is not None
+        facts = [self.folder.name, submission.student, theirs(submission.notebook)]
+        digest = hmac.new(secret(self.folder.parent), json.dumps(facts).encode(), "sha256")
+        add_files(digest, submission, source_files)
+        return int.from_bytes(digest.digest()[:16])
 
     def tidy(self, student: str, key: str) -> None:
         """Remove older items and staged files, which are unused once a verdict is in the gradebook."""
@@ -171,11 +184,43 @@ def key(submission: Submission, source_files: dict[str, Path], environment: dict
     assert submission.notebook is not None  # a submission without a notebook is not graded
     cells = [[c.cell_type, c.source, c.metadata.get("nbgrader", {})] for c in submission.notebook.cells]
     digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
+    add_files(digest, submission, source_files)
+    return digest.hexdigest()[:32]
+
+
+def add_files(digest: Any, submission: Submission, source_files: dict[str, Path]) -> None:
+    """Add the names and contents of a submission's other files to a digest."""
     for name, path in sorted(beside_notebook(submission.files, source_files).items()):
         with open(path, "rb") as file:
             content = hashlib.file_digest(file, "sha256").digest()
         digest.update(os.fsencode(name) + b"\0" + content)
-    return digest.hexdigest()[:32]
+
+
+def theirs(notebook: NotebookNode) -> list[tuple[str, str]]:
+    """Return kind and source of the student's own cells."""
+    cells = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("locked")]
+    return [(cell.cell_type, cell.source) for cell in cells]
+
+
+def secret(runs: Path) -> bytes:
+    """Return the secret of a course, the key of its seeds; the first call makes it. No sandbox has it.
+
+    Raises CourseError if the file is damaged: another secret would give a regrade other inputs.
+    """
+    path = runs / "secret"
+    if not path.exists():
+        new = path.with_name(f".secret.{uuid.uuid4().hex}")
+        files.write(new, secrets.token_bytes(SECRET), mode=0o600, sync=True)
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(new, path)
+        new.unlink()
+    found = path.read_bytes()
+    if len(found) != SECRET:
+        raise CourseError(
+            f"{path} has {len(found)} bytes instead of {SECRET}: restore it from a backup. If there is none, "
+            "remove it; submissions that are graded again then get other hidden inputs"
+        )
+    return found
 
 
 @cache

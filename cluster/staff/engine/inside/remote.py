@@ -25,10 +25,11 @@ NEVER = (StopIteration, StopAsyncIteration)
 
 
 class Student:
-    """Requests to the student process over a channel."""
+    """Requests to the student process over a channel. seed: of the hidden tests' inputs (checks/draws.py)."""
 
-    def __init__(self, channel: Channel):
+    def __init__(self, channel: Channel, seed: int = 0):
         self.channel, self.gone, self.end = channel, "", 0.0
+        self.seed = seed
         self.functions: list[Callable] = []  # functions of the check, which the student's code may call
         self.in_place, self.calls = False, 0
         self.replaced: list[tuple[str, Any, Callable]] = []

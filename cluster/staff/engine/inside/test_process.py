@@ -31,7 +31,7 @@ def main(fds: list[int]) -> None:
     engine.send({"hello": True})
     task = engine.receive()
     channels = [Channel(*fds[i : i + 2]) for i in range(0, len(fds), 2)]
-    student = Student(channels.pop(0))
+    student = Student(channels.pop(0), task["seed"])
     if task["provided"]:
         student.trials = Trials(channels.pop(0), student, task["provided"])
     if channels:
