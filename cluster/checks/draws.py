@@ -13,8 +13,8 @@ notebook before the check runs:
     from cluster.checks import draws
     draws.SEED = 254781563801190872637428117234198162333
 
-With every seed, the solution must pass and every wrong solution must fail. Draw only inputs that distinguish the
-misconceptions, for example no stride of 1 in a check of strides.
+With every seed, the solution must pass and every wrong solution must fail. Draw only inputs that distinguish
+the misconceptions, for example no stride of 1 in a check of strides.
 """
 
 from __future__ import annotations
