@@ -345,7 +345,7 @@ def recipe():
 
 
 def test_what_one_check_has_judged_is_what_the_others_use(engine):
-    """If each call of a function has another answer, does every check get that of the first call?"""
+    """If each call of a function has another answer, does every check get the first one?"""
     ask = "from cluster.checks import once\nfound = once(recipe)\n"
     ask += "assert found == {'steps': 100, 'rates': [1.0]}, found\n"
     ask += "found['rates'].append(2.0)"  # its own copy
