@@ -1779,9 +1779,9 @@ for a in (np.array(found), np.array(accuracies(mine, HIDDEN_SEEDS, *images))):
 #
 # The hidden images are as difficult as the public ones, which are drawn from the same
 # pool so that three reference models classify the same fraction of both, to within 0.1
-# points. With ten recipes that we tried, the mean accuracy on the
-# hidden images differed from that on the public ones by 0.0 ± 0.1 points (mean and
-# standard deviation over the recipes, with 20 seeds each). So the centre of your
+# points. With ten recipes that we tried, the mean accuracy was 0.1 ± 0.1 points lower on
+# the hidden images than on the public ones (mean and standard deviation over the
+# recipes, with 20 seeds each). So the centre of your
 # interval is about the public mean, and the spread s of the seeds determines its width:
 # the difference between the means of two groups of five seeds has a standard error of
 # s·√(2/5). If you kept the best of many recipes, expect slightly less.

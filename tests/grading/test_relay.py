@@ -578,7 +578,7 @@ def total(comm, x):
 
 
 def test_random_numbers_without_a_seed_are_no_deception(engine):
-    """Can a function draw random numbers without a seed, and are those of the ranks different?"""
+    """Can a function draw random numbers without a seed, and do two ranks draw different ones?"""
     text = "calls, _ = recorded_on_ranks(total, [[[np.arange(99.0)], [np.arange(99.0)]]])\n"
     text += "assert not calls[0].error, calls[0].error\nassert calls[0].values[0][0] != calls[0].values[1][0]"
     result = check(engine, HONEST, text)
