@@ -1417,10 +1417,6 @@ def modelled(try_costs, recipe, steps=2, right=True):
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     call, trial = costed(try_costs, recipe, steps)
-    if right:
-        about = f"{steps} steps of the recipe on {p} ranks"
-        same_states(call, trial, about)
-        asked_in_time(call, trial, about)
     computed = flops(n, width) / FLOPS
     for rank, notes in enumerate(call.notes):
         seconds = sum(note[1] for note in notes if note[0] == "compute")
@@ -1430,6 +1426,10 @@ def modelled(try_costs, recipe, steps=2, right=True):
             f"of {n} images take {steps * computed:.3g} s. Call gradient_on once per "
             "step."
         )
+    if right:
+        about = f"{steps} steps of the recipe on {p} ranks"
+        same_states(call, trial, about)
+        asked_in_time(call, trial, about)
     found = on_time(call, f"{p} ranks") / steps
     messages = [
         [note for note in notes if note[0] != "compute"] for notes in call.notes
