@@ -3,7 +3,7 @@
 Students get only this part of grading; the rest is in `cluster.staff`.
 """
 
-from .calls import in_place, unchanged, watched
+from .calls import in_place, once, unchanged, watched
 from .compare import autotest, close, expect
 from .draws import fresh_rng
 from .ranks import has_failed, on_ranks
@@ -16,6 +16,7 @@ __all__ = [
     "has_failed",
     "in_place",
     "on_ranks",
+    "once",
     "unchanged",
     "watched",
 ]

@@ -10,6 +10,7 @@
         forward(x, w, b)
     with in_place():
         update(weights)  # is meant to change its argument
+    recipe = once(choose_recipe)  # the same value in all checks, whatever further calls would return
 
 `watched` replaces a global name in the notebook that runs the check. In the autograder, the notebook's
 functions run in another process, which calls back for the replaced function. Calls are counted and answered
@@ -19,6 +20,7 @@ changes its arguments outside of `in_place` fails the check, and `unchanged` det
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from types import TracebackType
@@ -69,6 +71,20 @@ class watched:
         """Count a call and answer it; in the notebook, this method replaces the function."""
         self.calls.count += 1
         return (self.instead or self.function)(*args, **kwargs)
+
+
+def once(function: Callable[[], Any]) -> Any:
+    """Return what the first call of a notebook's function returned, to all checks that ask for it.
+
+    What one check has judged is then what the others use. In a notebook, every call calls the function.
+    """
+    engine = sys._getframe(1).f_globals.get(ENGINE)
+    if not engine:
+        return function()
+    name = engine.name_of(function)
+    if name not in engine.pinned:
+        engine.pinned[name] = function()
+    return copy.deepcopy(engine.pinned[name])
 
 
 class in_place:

@@ -84,6 +84,18 @@ class Placeholder:
         raise TypeError(f"np.{function.__name__} needs values, and a Placeholder has none: use an array.")
 
 
+def message_bytes(x: np.ndarray | Placeholder) -> int:
+    """Return the bytes of a message: its elements, and the part of its form that the elements do not imply.
+
+    These are 8 bytes for each dimension beyond two. Without elements, they are 8 for each dimension beyond
+    one, and 8 for a length of text. A vector or a matrix of numbers therefore has exactly its elements.
+    """
+    dimensions = max(0, x.ndim - 2)
+    if not x.size:
+        dimensions = max(0, x.ndim - 1) + (x.dtype.kind in "SU")
+    return x.nbytes + 8 * dimensions
+
+
 def tagged(rank: int, n: int) -> np.ndarray:
     """Return a rank's tagged contribution, (n,) Python integers, so that a sum shows who contributed.
 

@@ -24,7 +24,8 @@ class Communicator(Protocol):
     """One rank's view of the network: rank `rank` of `size`; every rank runs the same function.
 
     Messages are NumPy arrays of any shape and type, or a `Placeholder`; the receiver gets a copy. Messages
-    between two ranks are received in the order they are sent.
+    between two ranks are received in the order they are sent. A vector or a matrix costs the bytes of its
+    elements; `arrays.message_bytes` has the cost of other shapes.
 
     `send` may return only when the receiver has taken the message (MPI's synchronous mode). In virtual time
     it always waits; MPI may not wait for a short message. Every program that terminates in virtual time

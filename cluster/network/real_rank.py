@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .communicator import Communicator
-from .errors import NoSuchRank, SizeMismatch
+from .errors import Deadlock, NoSuchRank, SizeMismatch
 
 
 class RealRank(Communicator, ABC):
@@ -22,6 +22,9 @@ class RealRank(Communicator, ABC):
     @abstractmethod
     def _expect(self, request: Receive) -> None:
         """Register a receive request; messages of a source are matched to its requests in order."""
+
+    def _withdraw(self, request: Receive) -> None:
+        """Forget a request that will not be waited for again, so that the next one gets its message."""
 
     @abstractmethod
     def _look(self, source: int) -> None:
@@ -37,7 +40,12 @@ class RealRank(Communicator, ABC):
         return taken
 
     def receive(self, source: int, into: Any = None) -> Any:
-        return self.ireceive(source, into).wait()
+        request = self.ireceive(source, into)
+        try:
+            return request.wait()
+        except Deadlock:
+            self._withdraw(request)
+            raise
 
     def ireceive(self, source: int, into: Any = None) -> Receive:
         request = Receive(self, self._check(source), into)

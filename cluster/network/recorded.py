@@ -27,6 +27,8 @@ from .topologies import Network
 from .virtual import simulate
 
 MOST = 10_000  # maximum number of calls that a rank records, since a loop over messages may be infinite
+NO_MORE = "the check keeps no more values for this rank"
+Kept = Sequence[Sequence[Sequence[np.ndarray]]]  # per call and rank, the arrays that `ask` returns
 Note = list[Any]  # [name of the method, its arguments, the received array]
 
 
@@ -35,10 +37,14 @@ class NotesDiffer(NetworkError, ValueError):
 
 
 class Recorder:
-    """A communicator that forwards all calls to another one, and records them in `notes`."""
+    """A communicator that forwards all calls to another one, and records them in `notes`.
 
-    def __init__(self, comm: Communicator):
+    kept: arrays for `ask`.
+    """
+
+    def __init__(self, comm: Communicator, kept: Sequence[np.ndarray] = ()):
         self.rank, self.size, self.notes = comm.rank, comm.size, list[Note]()
+        self._kept = [*kept]
         self.time, self._comm, self._requests = comm.time, comm, 0
 
     def send(self, x: Any, dest: int) -> None:
@@ -71,6 +77,13 @@ class Recorder:
     def compute(self, seconds: float) -> None:
         self.note("compute", float(seconds))
 
+    def ask(self, x: Any) -> np.ndarray:
+        """Record x, and return the next array that the check keeps for this rank."""
+        if not self._kept:
+            raise RuntimeError(NO_MORE)
+        self.note("ask", np.array(x), self._kept.pop(0))
+        return self.notes[-1][-1].copy()
+
     def note(self, *note: Any) -> None:
         """Record a call."""
         if len(self.notes) >= MOST:
@@ -102,21 +115,26 @@ def recorded_on_ranks(
     cases: Sequence[Sequence[Sequence[Any]]],
     seconds: float = 90.0,
     instead: str = "",
+    kept: Kept = (),
 ) -> tuple[list[Recording], list[list[str]]]:
     """Call `function(comm, *args)` on real ranks, in each case on as many as there are lists of arguments.
 
     Returns the Recording of each call, and the names of the files that each process left in its folder. In
     grading, a rank is a separate process, which gets only its own arguments. Its messages pass through a
-    process that records them, and no other messages arrive. In a notebook, rank r runs in process r % 2 of a
-    job, and records its own actions. instead: as in `on_ranks`. Raises AssertionError if a process fails.
+    process that records them. Then each rank runs once more, alone, and gets the recorded messages. If it
+    does not send and return the same, its call has an `error`. In a notebook, rank r runs in process r % 2 of
+    a job, and records its own actions. instead: as in `on_ranks`. Raises AssertionError if a process fails.
+
+    kept: arrays of the check for each rank, per case. A rank gets the next one when it calls `comm.ask(x)`,
+    and x is recorded. Work whose result is such an array can be done neither before nor unrecorded.
     """
     if engine := sys._getframe(1).f_globals.get(ENGINE):
-        calls, files = engine.ranks.relayed(function, list(cases), seconds, instead)
+        calls, files = engine.ranks.relayed(function, list(cases), seconds, instead, kept)
         return recordings([calls]), files
     tasks = []
     for process in range(2):
         calls = [(len(case), {rank: case[rank] for rank in range(process, len(case), 2)}) for case in cases]
-        tasks.append({"function": function, "calls": calls})
+        tasks.append({"function": function, "calls": calls, "kept": [[*of_call] for of_call in kept]})
     found = on_ranks(record, tasks, seconds=seconds, instead=instead)
     for process, outcome in enumerate(found):
         assert not outcome.error, f"process {process} ended with {outcome.error}"
@@ -125,24 +143,30 @@ def recorded_on_ranks(
 
 
 def record(
-    function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
+    function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]], kept: Kept = ()
 ) -> list[dict[int, dict[str, Any]]]:
     """Call `function(comm, *args)` on this process's ranks of each call, in a process started by Horovod.
 
     calls: [(p, {rank: args})] with the ranks below p that run in this process (see `sockets`). Returns {rank:
     {"value": return value, "notes": …}} per call, with "error", a text, instead of a value if it failed.
     """
-    return call_all(Sockets(*connections(), 8.0 * crowding()), function, calls)
+    return call_all(Sockets(*connections(), 8.0 * crowding()), function, calls, kept)
 
 
 def call_all(
-    sockets: Sockets, function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
+    sockets: Sockets,
+    function: Callable[..., Any],
+    calls: Sequence[tuple[int, dict[int, Sequence[Any]]]],
+    kept: Kept = (),
 ) -> list[dict[int, dict[str, Any]]]:
     """Do what `record` does over open connections; a call that does not end leaves no time for later ones."""
     found, limit = [], 2.5 * sockets.patience
     for number, (size, args) in enumerate(calls):
         sockets.meet(number, limit)
-        ranks = [_Rank(sockets, number, rank, size, function, own) for rank, own in args.items()]
+        ranks = []
+        for r, own in args.items():
+            comm = SocketCommunicator(sockets, number, r, size)
+            ranks.append(_Rank(Recorder(comm, kept[number][r] if kept else ()), function, own))
         end = time.monotonic() + limit
         for rank in ranks:
             rank.join(max(0.0, end - time.monotonic()))
@@ -155,18 +179,10 @@ def call_all(
 class _Rank(threading.Thread):
     """A rank of one call, in its own thread."""
 
-    def __init__(
-        self,
-        sockets: Sockets,
-        call: int,
-        rank: int,
-        size: int,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-    ):
+    def __init__(self, recorder: Recorder, function: Callable[..., Any], args: Sequence[Any]):
         super().__init__(daemon=True)
-        self.comm = SocketCommunicator(sockets, call, rank, size)
-        self.recorder, self.found = Recorder(self.comm), dict[str, Any]()
+        self.comm: Any = recorder._comm
+        self.recorder, self.found = recorder, dict[str, Any]()
         self.function, self.args = function, args
         self.start()
 
@@ -179,8 +195,10 @@ class _Rank(threading.Thread):
             self.comm.end()
 
     def outcome(self) -> dict[str, Any]:
-        """Run the function and return its outcome."""
+        """Return the outcome of the function. A Deadlock that it caught is an error, too: MPI would hang."""
         found = self.found or {"error": "it does not end"}
+        if "value" in found and self.comm.refused:
+            found = {"error": f"Deadlock: {self.comm.refused}"}
         return {**found, "notes": [*self.recorder.notes]}
 
 
@@ -235,7 +253,7 @@ def _play(comm: Communicator, notes: Sequence[Sequence[Note]]) -> None:
             _compare(comm.rank, getattr(comm, name)(*args[:-1]), args[-1])
         elif name in ("send", "compute"):
             getattr(comm, name)(*args)
-        else:
+        elif name != "ask":  # takes no time
             raise ValueError(f"rank {comm.rank} has recorded {name!r}, which a communicator never does")
 
 

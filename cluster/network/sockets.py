@@ -88,11 +88,11 @@ class Sockets:
 
 
 class SocketCommunicator(RealRank):
-    """One rank's view of the network; sending never waits."""
+    """One rank's view of the network; sending never waits. refused: the text of its last Deadlock."""
 
     def __init__(self, sockets: Sockets, call: int, rank: int, size: int):
         super().__init__(rank, size)
-        self._sockets, self._call = sockets, call
+        self._sockets, self._call, self.refused = sockets, call, ""
         self._expected: defaultdict[int, deque[Receive]] = defaultdict(deque)  # in order of the requests
 
     def isend(self, x: Any, dest: int) -> _Sent:
@@ -107,16 +107,20 @@ class SocketCommunicator(RealRank):
     def _expect(self, request: Receive) -> None:
         self._expected[request.source].append(request)
 
+    def _withdraw(self, request: Receive) -> None:
+        self._expected[request.source].remove(request)
+
     def _look(self, source: int) -> None:
         """Pass the next message of a rank to the oldest request for it; raises Deadlock if none arrives."""
         sockets = self._sockets
         with sockets.arrived:
             queue = sockets.messages[self._call, source, self.rank]
+            why = "has ended"
             if not sockets.arrived.wait_for(lambda: queue, sockets.patience):
-                sockets.patience = max(sockets.patience / 2, sockets.least)
-                raise Deadlock(f"rank {self.rank} waits for a message from rank {source}, which sends none")
-            if isinstance(queue[0], str):
-                raise Deadlock(f"rank {self.rank} waits for a message from rank {source}, which has ended")
+                sockets.patience, why = max(sockets.patience / 2, sockets.least), "sends none"
+            if not queue or isinstance(queue[0], str):
+                self.refused = f"rank {self.rank} waits for a message from rank {source}, which {why}"
+                raise Deadlock(self.refused)
             message = queue.popleft()
         request = self._expected[source].popleft()
         request.message, request.there = message, True

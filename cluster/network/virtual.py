@@ -17,7 +17,7 @@ from typing import Any
 import greenlet
 import numpy as np
 
-from .arrays import Placeholder
+from .arrays import Placeholder, message_bytes
 from .communicator import Communicator
 from .diagnosis import SHOWN, Line, Wait, calling_line, deadlock, elements, left_over, line_text, more
 from .errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
@@ -125,7 +125,7 @@ class VirtualCommunicator(Communicator):
         """Send a message: the rank is busy for the overhead; transfer begins when both sides are ready."""
         self._check(dest, "sends to")
         payload = x.copy() if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
-        size = payload.nbytes
+        size = message_bytes(payload)
         self._clock += self._network.overhead
         self.counts.messages_sent += 1
         self.counts.bytes_sent += size

@@ -4,7 +4,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from cluster.checks import on_ranks
+from cluster.checks import on_ranks, once
 from cluster.staff.engine import Limits
 from cluster.staff.engine.inside import ask_ranks
 
@@ -334,3 +334,33 @@ def test_in_a_notebook_ranks_are_a_job(ranks):
     assert [value.files for value in on_ranks(swap, given, again=True)] != [value.files for value in result]
     error = on_ranks(swap, [given[0] | {"hold": stop}])[0].error
     assert error.startswith("KeyError") and error.endswith(": 0")
+
+
+CHANGES = """
+calls = []
+def recipe():
+    calls.append(1)
+    return {"steps": 100 // len(calls), "rates": [1.0]}
+"""
+
+
+def test_what_one_check_has_judged_is_what_the_others_use(engine):
+    """If each call of a function has another answer, does every check get the first one?"""
+    ask = "from cluster.checks import once\nfound = once(recipe)\n"
+    ask += "assert found == {'steps': 100, 'rates': [1.0]}, found\n"
+    ask += "found['rates'].append(2.0)"  # its own copy
+    cells = [cell(CHANGES, "recipe", solution=True)]
+    cells += [
+        cell(f"{ask}\n{hidden(ask)}", name, locked=True, grade=True, points=1)
+        for name in ("one", "two", "three")
+    ]
+    checks = engine.grade(nbformat.v4.new_notebook(cells=cells)).checks
+    assert {name: (check.score, check.error) for name, check in checks.items()} == dict.fromkeys(
+        checks, (1, "")
+    )
+
+
+def test_a_notebook_asks_again():
+    """Does `once` see in a notebook what a student has changed since?"""
+    values = iter([1, 2])
+    assert [once(lambda: next(values)) for _ in range(2)] == [1, 2]

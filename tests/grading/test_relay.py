@@ -1,10 +1,24 @@
-"""Messages between ranks pass through a process that records them. No other data can pass between ranks."""
+"""Messages between ranks pass through a process that records them. A rank is what it received: what it learns
+in any other way is missing when it runs again, alone, so the call fails."""
+
+import os
+import random
+import threading
+import time
 
 import nbformat
+import numpy as np
 import pytest
 
+from cluster.network import Network
+from cluster.network.errors import Deadlock
+from cluster.network.recorded import recordings
 from cluster.staff.engine import Limits
+from cluster.staff.engine.inside import ask_ranks, relay
+from cluster.staff.engine.inside.channel import Channel
+from cluster.staff.engine.inside.codec import pack
 
+from .. import ALL
 from .sandboxes import Engine, cell, need
 
 pytestmark = pytest.mark.ranks
@@ -66,7 +80,122 @@ def test_messages_pass_without_the_fork_server():
     assert (result.score, result.error) == (2, "")
 
 
-WAIT = "    deadline = time.monotonic() + 3\n    while time.monotonic() < deadline:\n"
+def relayed(function, cases, kept=(), before=lambda: None):
+    """Return the Recording of each case, a list of each rank's args. Each rank is a thread of this process.
+
+    before: called before each rank runs again, and removes what other ranks have left here.
+    """
+    sizes = [len(case) for case in cases]
+    calls = [
+        [(c, len(x), x[rank]) for c, x in enumerate(cases) if rank < len(x)] for rank in range(max(sizes))
+    ]
+
+    def begin(rank):
+        (ours_in, theirs_out), (theirs_in, ours_out) = os.pipe(), os.pipe()
+        theirs = Channel(theirs_in, theirs_out)
+        threading.Thread(
+            target=relay.work_off, args=(theirs, function, rank, calls[rank], 5), daemon=True
+        ).start()
+        return Channel(ours_in, ours_out)
+
+    packed = [[[pack(x, None) for x in of_rank] for of_rank in case] for case in kept]
+    between = relay.Relay([begin(rank) for rank in range(max(sizes))], sizes, packed)
+    between.run(time.monotonic() + 10)
+    for rank in range(max(sizes)):
+        before()
+        between.again(begin(rank), rank, time.monotonic() + 10)
+    found = [{r: ask_ranks.of_rank(between.found(c, r)) for r in range(p)} for c, p in enumerate(sizes)]
+    return recordings([found])
+
+
+@pytest.fixture
+def in_threads(monkeypatch):
+    monkeypatch.setattr(relay, "draw_alike", lambda seed: None)
+
+
+def walk(comm, seed, behind=None):
+    """Send and receive in a random order without a deadlock, and return a value that depends on all of it.
+
+    behind: a dictionary of all ranks, in which each leaves a number for the others.
+    """
+    rng, x, waiting = random.Random(seed), np.full(3, comm.rank + 1.0), []
+    for step in range(12):
+        right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        kind = rng.randrange(4)
+        if kind == 0:
+            x = x + comm.sendreceive(x, right, left)
+        elif kind == 1:
+            waiting += [comm.isend(np.full((step, 2), x[0]), right), comm.ireceive(left)]
+        elif waiting:
+            got = waiting.pop(rng.randrange(len(waiting))).wait()
+            x = x if got is None else x + got.sum()
+        else:
+            comm.add(x, comm.ask(x))
+        if behind is not None:
+            behind[comm.rank] = float(x[0])
+            x = x + behind.get(right, 0.0)
+    for request in waiting:
+        request.wait()
+    return x
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_only_what_depends_on_messages_alone_can_be_repeated(in_threads, seed):
+    """Is any program repeatable that depends on messages, but none that also reads another rank's number?"""
+    p = 2 + seed % 3
+    kept = [[[np.full(3, float(rank))] * 12 for rank in range(p)]]
+    (call,) = relayed(lambda comm: walk(comm, seed), [[[] for _ in range(p)]], kept)
+    assert call.error == "" and call.values[0].shape == (3,)
+    behind = {}
+    (call,) = relayed(lambda comm: walk(comm, seed, behind), [[[] for _ in range(p)]], kept, behind.clear)
+    assert "NotRepeatable" in call.error
+
+
+def test_after_a_deadlock_the_next_message_is_the_next_one(in_threads):
+    """If a receive is refused and tried again, does it get the next message? Is the refusal an error?"""
+
+    def stubborn(comm):
+        other = 1 - comm.rank
+        request = comm.ireceive(other)
+        for refused in (
+            request.wait,
+            lambda: comm.receive(other),
+            lambda: comm.sendreceive(0, comm.rank, other),
+        ):
+            with pytest.raises(Deadlock):
+                refused()
+        for value in (1, 2, 3):
+            comm.send(value, other)
+        return found.append([int(received) for received in (request.wait(), *map(comm.receive, [other] * 2))])
+
+    found = []
+    (call,) = relayed(stubborn, [[[], []]])
+    assert found == [[1, 2, 3]] * 4  # both ranks, twice
+    assert "Deadlock" in call.error
+
+
+def test_a_value_of_the_check_is_paid_for(in_threads):
+    """Does a rank get the check's values in turn, each after a recorded question, and no further ones?"""
+
+    def asks(comm, x, times):
+        return [comm.ask(x + i)[0] for i in range(times)]
+
+    kept = [[[np.array([5.0 + 10 * rank + i]) for i in range(2)] for rank in range(2)]] * 2
+    calls = relayed(asks, [[[np.zeros(2), 2]] * 2, [[np.zeros(2), 3]] * 2], kept)
+    assert calls[0].error == "" and calls[0].values == [[5.0, 6.0], [15.0, 16.0]]
+    asked = [[note[1][0] for note in notes if note[0] == "ask"] for notes in calls[0].notes]
+    assert asked == [[0.0, 1.0]] * 2 and calls[0].replay(Network(1.0, 0.0)).time == 0
+    assert calls[1].error
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_no_time_is_negative(in_threads, seconds):
+    """Is a claim refused that a computation takes negative, infinite or undefined time?"""
+    (call,) = relayed(lambda comm: comm.compute(seconds), [[[]]])
+    assert call.error
+
+
+WAIT = "    deadline = time.monotonic() + 1\n    while time.monotonic() < deadline:\n"
 BEHIND = {
     "a file beside": """
 import os, time
@@ -251,19 +380,219 @@ def lock(fd, how, kind, start, size):
 }
 
 
-@pytest.mark.parametrize("what", BEHIND)
+BEHIND |= {
+    "aio-nr": """
+import ctypes, time
+libc, start = ctypes.CDLL(None), int(open("/proc/sys/fs/aio-nr").read())
+def put(rank, x): libc.syscall(206, int(x[0]) * 16**rank, ctypes.byref(ctypes.c_ulong(0)))
+def get(rank):
+    n = int(open("/proc/sys/fs/aio-nr").read()) - start
+    return float(n // 16**rank % 16) or None
+""",
+    "futex": """
+import ctypes, mmap, threading, time
+import numpy as np, sys
+libc, file = ctypes.CDLL(None), open("/etc/ld.so.cache", "rb")
+mapped = mmap.mmap(file.fileno(), 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+page = np.frombuffer(mapped, np.uint8).ctypes.data
+def put(rank, x):
+    at = page + 4 * (16 * rank + int(x[0]))
+    def wait():
+        while True:
+            libc.syscall(202, ctypes.c_void_p(at), 0, ctypes.c_int.from_address(at).value, None, None, 0)
+    threading.Thread(target=wait, daemon=True).start()
+def get(rank):
+    for value in range(16):
+        if libc.syscall(202, ctypes.c_void_p(page + 4 * (16 * rank + value)), 1, 1, None, None, 0) > 0:
+            return float(value)
+""",
+    "timers": """
+import ctypes, time
+libc = ctypes.CDLL(None)
+def used():
+    line = next(line for line in open("/proc/self/status") if line.startswith("SigQ"))
+    return int(line.split()[1].split("/")[0])
+start = used()
+def put(rank, x):
+    for _ in range(int(x[0]) * 16**rank):
+        libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p(0)))
+def get(rank):
+    return float((used() - start) // 16**rank % 16) or None
+""",
+    "locked pages": """
+import ctypes, time
+libc = ctypes.CDLL(None)
+def used(): return int(next(line for line in open("/proc/meminfo") if line.startswith("Mlocked")).split()[1])
+start, kept = used(), []
+def put(rank, x):
+    n = int(x[0]) * 16**rank * 4096
+    block = ctypes.create_string_buffer(n + 8192)
+    at = (ctypes.addressof(block) + 4095) // 4096 * 4096
+    libc.mlock(ctypes.c_void_p(at), ctypes.c_size_t(n))
+    kept.append(block)
+def get(rank):
+    return float((used() - start) // 4 // 16**rank % 16) or None
+""",
+    "watches": """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+def watch(name):
+    fd = libc.inotify_init1(0o4000)
+    libc.inotify_add_watch(fd, name, 0x20)
+    return fd
+fds = [watch(b"/etc/passwd"), watch(b"/etc/group")]
+seen = [0, 0]
+def put(rank, x):
+    time.sleep(0.4)
+    for _ in range(int(x[0])): open(("/etc/passwd", "/etc/group")[rank]).close(); time.sleep(0.01)
+def get(rank):
+    time.sleep(0.2)
+    try:
+        seen[rank] += len(os.read(fds[rank], 4096)) // 16
+    except OSError: pass
+    return float(seen[rank]) or None
+""",
+}
+COUNTED = """
+import array, ctypes, fcntl, os, socket, threading, time
+libc = ctypes.CDLL(None)
+class Attr(ctypes.Structure): _fields_ = [(n, ctypes.c_long) for n in ("flags", "most", "size", *"abcde")]
+def total(comm, x):
+    other = 1 - comm.rank
+    before = fill(300)
+    comm.sendreceive(np.zeros(1), other, other)
+    if comm.rank:
+        kept = take(int(x[0]) * STEP)
+    comm.sendreceive(np.zeros(1), other, other)
+    after = fill(300)
+    comm.sendreceive(np.zeros(1), other, other)
+    return x + (before - after) / STEP if comm.rank == 0 else np.array([before, after])
+def fill(n):
+    kept = take(n)
+    count = len(kept)
+    for give_back in kept: give_back()
+    return count
+"""
+WHOLE = {
+    "rights in flight": COUNTED
+    + """
+STEP = 2
+def take(n):
+    kept = []
+    for _ in range(n):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 50))])
+        except OSError:
+            break
+        kept.append(lambda a=a, b=b: (a.close(), b.close()))
+    return kept
+""",
+    "pipe pages": COUNTED
+    + """
+STEP = 3
+def take(n):
+    kept = []
+    for _ in range(n):
+        r, w = os.pipe()
+        give = lambda r=r, w=w: (os.close(r), os.close(w))
+        try:
+            fcntl.fcntl(w, 1031, 2**20)
+        except OSError:
+            give()
+            break
+        kept.append(give)
+    return kept
+""",
+    "queues": COUNTED
+    + """
+STEP = 1
+def take(n):
+    kept = []
+    for number in range(n):
+        name = f"/q{number}".encode()
+        fd = libc.mq_open(name, 0o102, 0o600, ctypes.byref(Attr(0, 4, 8192)))
+        if fd < 0:
+            break
+        kept.append(lambda fd=fd, name=name: (os.close(fd), libc.mq_unlink(name)))
+    return kept
+""",
+    "instances": COUNTED
+    + """
+STEP = 10
+def take(n):
+    kept = []
+    for number in range(n):
+        fd = libc.inotify_init1(0)
+        if fd < 0:
+            break
+        kept.append(lambda fd=fd: os.close(fd))
+    return kept
+""",
+    "a late message": """
+import time
+def total(comm, x):
+    other, began = 1 - comm.rank, None
+    if comm.rank:
+        comm.send(np.zeros(1), 0)
+        time.sleep(x[0] / 4)
+        comm.send(np.zeros(1), 0)
+        return x
+    comm.receive(1)
+    began = time.perf_counter()
+    comm.receive(1)
+    return x + round(4 * (time.perf_counter() - began))
+""",
+}
+
+
+SOME = ("a file beside", "aio-nr", "timers", "pipe pages", "a late message")
+
+
+@pytest.mark.parametrize("what", [*BEHIND, *WHOLE] if ALL else SOME)
 def test_nothing_else_arrives(engine, what):
-    """Is every other way to pass data between ranks blocked, such as files, shared memory, sockets or
-    signals?"""
-    answer = BEHIND[what] + "\ndef total(comm, x):\n    put(comm.rank, x)\n" + WAIT
-    answer += "        found = [x[0] if r == comm.rank else get(r) for r in range(comm.size)]\n"
-    answer += "        if None not in found:\n            break\n        time.sleep(0.2)\n"
-    answer += "    return np.array([sum(value or 0.0 for value in found)])"
+    """Does a call fail, or lack the other rank's number, if that is passed on otherwise than by messages?
+
+    Examples are files, shared memory, sockets, signals, what the kernel counts for a user, and delays.
+    """
+    answer = WHOLE.get(what) or BEHIND[what] + "\ndef total(comm, x):\n    put(comm.rank, x)\n" + WAIT
+    if what in BEHIND:
+        answer += "        found = [x[0] if r == comm.rank else get(r) for r in range(comm.size)]\n"
+        answer += "        if None not in found:\n            time.sleep(0.3)\n            break\n"
+        answer += "    return np.array([sum(value or 0.0 for value in found)])"
     text = "calls, _ = recorded_on_ranks(total, [[[np.array([3.0])], [np.array([4.0])]]])\n"
+    text += "assert not calls[0].error, calls[0].error\nassert 0, calls[0].values"
+    error = check(engine, answer, text).error
+    assert "NotRepeatable" in error or ("[array([3.])" in error and "7." not in error), error
+
+
+HONEST = """
+import random, uuid
+def total(comm, x):
+    drawn = [np.random.default_rng().random(), np.random.rand(), random.random(), uuid.uuid4().hex]
+    order = np.random.default_rng().permutation(comm.size)
+    sent = [comm.isend(np.array([random.random()]), int(other)) for other in order]
+    parts = [comm.receive(other)[0] for other in range(comm.size)]
+    return [*drawn, *parts, {f"{n}" for n in range(50)}, float(np.sin(x @ x))]
+"""
+
+
+def test_random_numbers_without_a_seed_are_no_deception(engine):
+    """Can a function draw random numbers without a seed, and do two ranks draw different ones?"""
+    text = "calls, _ = recorded_on_ranks(total, [[[np.arange(99.0)], [np.arange(99.0)]]])\n"
+    text += "assert not calls[0].error, calls[0].error\nassert calls[0].values[0][0] != calls[0].values[1][0]"
+    result = check(engine, HONEST, text)
+    assert (result.score, result.error) == (2, "")
+
+
+def test_a_clock_is_told_as_such(engine):
+    """If a result depends on the clock, does the feedback say what may differ, and accuse nobody?"""
     result = check(
-        engine, answer, text + "assert not calls[0].error, calls[0].error\nassert 0, calls[0].values"
+        engine,
+        RIGHT.replace("return total", "return total + time.time()").replace("def", "import time\ndef", 1),
     )
-    assert "3." in result.error and "4." in result.error and "7." not in result.error
+    assert result.score == 0 and "clock" in result.error
+    assert not any(word in result.error for word in ("cheat", "decei", "forge"))
 
 
 def test_a_rank_keeps_a_database(engine):

@@ -153,3 +153,38 @@ def test_a_call_begins_on_all_processes_at_once():
     *stuck, last = recorded(stuck_on_three, [*[(3, three)] * 3, (4, four)], patience=1.0)
     assert all("Deadlock" in call.error for call in stuck)
     assert not last.error and all(np.array_equal(value, four.sum(axis=0)) for value in last.values)
+
+
+def test_after_a_deadlock_the_next_message_is_the_next_one():
+    """If a receive is refused and tried again, does it get the next message? Is the refusal an error?"""
+    found, refusals, sent = [], threading.Event(), threading.Event()
+
+    def stubborn(comm, x):
+        if comm.rank:
+            refusals.wait()
+            for value in (10, 20):
+                comm.send(value, 0)
+            return sent.set()
+        for refused in (lambda: comm.receive(1), lambda: comm.sendreceive(x, 0, 1)):
+            with pytest.raises(Deadlock):
+                refused()
+        refusals.set()
+        sent.wait()
+        found.append([int(comm.receive(1)), int(comm.receive(1))])
+
+    (call,) = recorded(stubborn, [(2, vectors(2, 3))], patience=0.5)
+    assert found == [[10, 20]]
+    assert "Deadlock" in call.error
+
+
+def test_values_that_a_check_keeps():
+    """Does `ask` return the check's values of this rank in turn, and record each question with its answer?"""
+    sockets = Sockets(0, {})
+    kept = [[[np.array([10.0 * rank + i]) for i in range(2)] for rank in range(2)]]
+    asks = {rank: [rank] for rank in range(2)}
+    found = call_all(sockets, lambda comm, x: [comm.ask(x)[0], comm.ask(x + 1)[0]], [(2, asks)], kept)
+    (call,) = recordings([found])
+    assert call.values == [[0.0, 1.0], [10.0, 11.0]]
+    assert [[int(note[1]) for note in notes] for notes in call.notes] == [[0, 1], [1, 2]]
+    (more,) = recordings([call_all(sockets, lambda comm, x: comm.ask(x), [(2, asks)], [[[], []]])])
+    assert more.error

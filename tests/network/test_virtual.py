@@ -1,12 +1,17 @@
 """Virtual time compared with arithmetic by hand: the duration of messages, the counts, and the errors."""
 
+import contextlib
 import inspect
+import itertools
+import math
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from cluster.network import Communicator, Group, Hierarchy, Network, Placeholder, simulate
+from cluster.network.arrays import message_bytes
 from cluster.network.errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
 from cluster.network.real import MPICommunicator
 from cluster.network.virtual import VirtualCommunicator
@@ -335,3 +340,29 @@ def test_what_a_network_cannot_be():
     ]:
         with pytest.raises(ValueError, match=what):
             wrong()
+
+
+def test_a_form_is_no_free_message():
+    """Can a shape and a type tell no more than the bytes that they cost, also without elements?"""
+    forms = Counter()
+    for dimensions in range(6):
+        sizes = [0, 1, 2, 3, 2**20, *range(2**30, 2**30 + 270 // 9**dimensions)]
+        for shape in (s for s in itertools.product(sizes, repeat=dimensions) if math.prod(s) <= 8):
+            for dtype in ("f8", "f4", "i8", "i1", "U1", "U77", "S1000", "S2000"):
+                with contextlib.suppress(ValueError):  # too large for NumPy
+                    forms[message_bytes(np.empty(shape, dtype))] += 1
+    assert len(forms) > 10
+    for bytes_, number in forms.items():
+        assert number <= 64 * 256**bytes_, (bytes_, number)
+
+
+def test_a_vector_or_a_matrix_costs_its_elements():
+    """Do vectors, matrices and numbers cost their elements, and does a run count an empty matrix's shape?"""
+    for x in (np.zeros(5), np.zeros((3, 2), "f4"), np.float64(1), np.zeros(0, "i8"), Placeholder(7)):
+        assert message_bytes(x) == x.nbytes
+    run = simulate(
+        lambda comm: comm.sendreceive(np.zeros((0, 7)), 1 - comm.rank, 1 - comm.rank),
+        ranks=2,
+        network=Network(1.0, 1.0),
+    )
+    assert run.counts[0].bytes_sent == 8 and run.time == 9.0

@@ -134,7 +134,7 @@ class Engine:
             sandboxes += [self._of_source(stack, module, work) for module in work.replicas()]
             fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
             test = self._start(stack, "test_process", work, fds)
-            work.pace.pids.append(test.pid)  # it computes for as long as student code calls the check's functions
+            work.pace.pids.append(test.pid)  # student code can call its functions
             channel = hello(test)
             channel.send({"given": work.given, "provided": work.provided, "seed": work.seed} | limits)
         except ProcessLostError as error:

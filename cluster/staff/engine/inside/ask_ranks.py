@@ -42,7 +42,12 @@ class Ranks:
         return self.known[key]
 
     def relayed(
-        self, function: Callable, cases: list[list[list[Any]]], seconds: float, instead: str
+        self,
+        function: Callable,
+        cases: list[list[list[Any]]],
+        seconds: float,
+        instead: str,
+        kept: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> tuple[list[dict[int, Message]], list[list[str]]]:
         """Do what `recorded_on_ranks` documents; each case is a call, with the arguments for each rank.
 
@@ -54,6 +59,7 @@ class Ranks:
             for rank in range(max(sizes))
         ]
         request = self.request(function, max(sizes), seconds, instead, sizes)
+        given.append({"kept": [[[pack(x, no_data) for x in of_rank] for of_rank in case] for case in kept]})
         key = json.dumps([request, given])
         if key not in self.known:
             self.known[key] = self.ask(request, given, functools.partial(calls, sizes))
@@ -84,7 +90,7 @@ class Ranks:
             self.channel.send(request)
             for message in given:
                 self.channel.send(message)
-            result = read(functools.partial(self.reply, MEETING + SLOWEST * request["seconds"] + 60))
+            result = read(functools.partial(self.reply, MEETING + 2 * SLOWEST * request["seconds"] + 60))
         except (ChannelError, KeyError, TypeError, ValueError) as error:
             self.gone = f"the ranks' process no longer answers: {error}"
             raise NoAnswerError(self.gone) from error

@@ -3,9 +3,10 @@
 The first process never runs student code. For each call it forks a supervisor. The supervisor forks the
 ranks, sends each its own inputs when all have connected, collects their answers, inspects their files and
 kills them. Ranks either communicate through Horovod, or through the supervisor, which records their messages
-(`relay`). In the second case each rank has a separate network and view of the file system. No process lets
-another read its memory, and none is forked from one that has seen inputs. A rank creates the function from
-the source of the notebook (`names.needed_by`); the test process judges its answers, which are plain data.
+(`relay`). In the second case each rank has a separate network and view of the file system, and runs again
+alone when all others have ended. No process lets another read its memory, and none is forked from one that
+has seen inputs. A rank creates the function from the source of the notebook (`names.needed_by`); the test
+process judges its answers, which are plain data.
 """
 
 from __future__ import annotations
@@ -93,7 +94,11 @@ def supervise(channel: Channel, task: Message) -> NoReturn:
         with contextlib.suppress(PermissionError):  # mounts end with this process
             namespaces.call("unshare", namespaces.MOUNTS)
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
-        (relay if request["sizes"] else call)(channel, ranks, request)
+        if request["sizes"]:
+            again = [Rank(r, request, task, folder / "again") for r in range(request["ranks"])]
+            relay(channel, ranks, again, request)
+        else:
+            call(channel, ranks, request)
         status = 0
     except ProcessLostError:
         pass
@@ -103,7 +108,7 @@ def supervise(channel: Channel, task: Message) -> NoReturn:
 
 def call(channel: Channel, ranks: list[Rank], request: Message) -> None:
     """Send the results of all ranks as one message."""
-    if not begun(channel, ranks):
+    if not begun(channel, ranks, ranks):
         return
     end = time.monotonic() + request["seconds"] + GRACE
     answers = [rank.answer(end) for rank in ranks]
@@ -116,33 +121,46 @@ def call(channel: Channel, ranks: list[Rank], request: Message) -> None:
         channel.send({"ranks": [{"error": why, "files": answer["files"]} for answer in answers]})
 
 
-def relay(channel: Channel, ranks: list[Rank], request: Message) -> None:
-    """Forward the ranks' messages; send the result of each call on each rank, then the ranks' files."""
-    if not begun(channel, ranks):
+def relay(channel: Channel, ranks: list[Rank], again: list[Rank], request: Message) -> None:
+    """Forward the ranks' messages, and run each rank again, alone, in the process that waits in `again`.
+
+    Send the result of each call on each rank, then the ranks' files.
+    """
+    inputs = begun(channel, ranks, [*ranks, *again])
+    if not inputs:
         return
-    between = Relay([rank.channel for rank in ranks], request["sizes"])
+    between = Relay([rank.channel for rank in ranks], request["sizes"], channel.receive()["kept"])
     between.run(time.monotonic() + request["seconds"] + GRACE)
+    files = left(ranks)
+    for rank in ranks:
+        rank.end()
+    end = time.monotonic() + request["seconds"] + GRACE
+    for number, rank in enumerate(again):
+        with contextlib.suppress(ProcessLostError):  # then it does not come to its end
+            rank.channel.send(inputs[number])
+        between.again(rank.channel, number, end)
+        rank.end()
     for number, size in enumerate(request["sizes"]):
-        for rank in range(size):
+        for place in range(size):
             try:
-                channel.send(between.found(number, rank))
+                channel.send(between.found(number, place))
             except ValueError as error:
                 channel.send({"error": f"the messages are too large: {error}", "notes": []})
-    channel.send({"files": left(ranks)})
+    channel.send({"files": files})
 
 
-def begun(channel: Channel, ranks: list[Rank]) -> bool:
-    """Forward the inputs to the ranks and return True, or report that the ranks did not connect."""
+def begun(channel: Channel, ranks: list[Rank], all_ranks: list[Rank]) -> list[Message]:
+    """Forward the inputs to `ranks` and return them, or report that not all ranks connected."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
-    met = [rank.answer(end) for rank in ranks]
+    met = [rank.answer(end) for rank in all_ranks]
     if any(answer != {"met": True} for answer in met):  # no student code has run yet
         channel.send({"unmet": f"the ranks did not connect within {MEETING} s: {met}"})
-        return False
+        return []
     for rank, given in zip(ranks, inputs, strict=True):
         with contextlib.suppress(ProcessLostError):  # `answer` will report that the rank has ended
             rank.channel.send(given)
-    return True
+    return inputs
 
 
 def left(ranks: list[Rank]) -> list[dict[str, tuple[int, str, int]]]:
@@ -158,7 +176,7 @@ class Rank:
     def __init__(self, number: int, request: Message, task: Message, folder: Path):
         """Fork the rank, before the supervisor has received any inputs."""
         self.folder = folder / f"rank-{number}"
-        self.folder.mkdir()
+        self.folder.mkdir(parents=True)
         source, theirs_out = os.pipe()
         theirs_in, target = os.pipe()
         self.channel = Channel(source, target)
@@ -177,6 +195,12 @@ class Rank:
         except PermissionError:  # a sandbox without the fork server (README)
             pass
         return os.fork()
+
+    def end(self) -> None:
+        """Kill the rank and wait until nothing of it runs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
 
     def answer(self, end: float) -> Message:
         """Return the rank's next message, or the reason why there is none by `end` (monotonic clock)."""

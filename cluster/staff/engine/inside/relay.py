@@ -1,13 +1,20 @@
 """Messages between ranks, forwarded and recorded by a process that is protected from the ranks.
 
 Every rank is a separate process. Each call of its communicator is sent to the relay as it happens, and a
-receiver gets a message when it requests one. Therefore an unrecorded message does not arrive, and a message
-that depends on another one was sent after it was received.
+receiver gets a message when it requests one. So a message that depends on another one was sent after it was
+received. A rank is what it received: afterwards each rank runs again alone, in a new process, and gets the
+recorded messages. It has to send the same messages in the same order and to return the same values, bit by
+bit. What a rank learned in any other way is missing then. Both runs draw the same random numbers and have one
+thread, so nothing else makes them differ, except the clock.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import math
+import os
+import random
 import select
 import threading
 import time
@@ -20,7 +27,7 @@ import numpy as np
 from cluster.checks.ranks import attempt
 from cluster.network.errors import Deadlock
 from cluster.network.real_rank import RealRank, Receive
-from cluster.network.recorded import MOST
+from cluster.network.recorded import MOST, NO_MORE
 
 from .ask_ranks import no_data
 from .channel import Channel
@@ -36,10 +43,15 @@ CALLS = {  # {name of a call: its arguments}
     "wait": ["number"],
     "add": ["bytes"],
     "compute": ["seconds"],
+    "ask": ["x"],
 }
 LATE = "the call did not return in time"
-ASKS = ("receive", "sendreceive", "wait")  # calls that expect an answer
-Note = list[Any]  # [name of a call, its arguments, what was received], arrays as trees
+ASKS = ("receive", "sendreceive", "wait", "ask")  # calls that expect an answer
+VARIES = (
+    "NotRepeatable: the rank ran again, alone and with the same messages, and {}. What a rank sends and "
+    "returns may depend on its arguments and on what it receives, but not on the clock or on anything else"
+)
+Note = list[Any]  # [name of a call, its arguments, what was received], arrays as trees; or {"deadlock": why}
 
 # --- in a rank ---------------------------------------------------------------------------------------------
 
@@ -76,6 +88,9 @@ class RelayedRank(RealRank):
 
     def compute(self, seconds: float) -> None:
         self._tell("compute", float(seconds))
+
+    def ask(self, x: Any) -> Any:
+        return self._tell("ask", tree_of(x))
 
     def _tell(self, name: str, *arguments: Any) -> Any:
         """Report a call to the relay, and return the received message if the call has an answer."""
@@ -133,12 +148,20 @@ def work_off(
     If a call does not return within `seconds`, its thread is still running and no further call starts.
     """
     writing, late = threading.Lock(), False
+    draw_alike(rank)
     for number, size, args in calls:
         comm = RelayedRank(channel, writing, number, rank, size)
         result = {} if late else attempt(functools.partial(packed, function, comm, args), seconds)
         late = not {"value", "error"} & set(result)
         with writing:
             channel.send({"call": number, "ended": {"error": LATE} if late else result})
+
+
+def draw_alike(seed: int) -> None:
+    """Let unseeded generators draw the same numbers whenever this rank runs."""
+    random._urandom = os.urandom = random.Random(seed).randbytes  # type: ignore[attr-defined]
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 def packed(function: Callable[..., Any], comm: RelayedRank, args: Sequence[Any]) -> Tree:
@@ -151,11 +174,13 @@ def packed(function: Callable[..., Any], comm: RelayedRank, args: Sequence[Any])
 class Relay:
     """Forward messages between `ranks` (their channels, in order) in calls of `sizes` ranks each.
 
-    notes: the recorded calls of each rank, per call. ended: {rank: result}, per call.
+    kept: per call and rank, the arrays that `ask` returns. notes: the recorded calls of each rank, per call.
+    ended: {rank: result}, per call. varies: {(call, rank): how it differed when it ran again}.
     """
 
-    def __init__(self, ranks: Sequence[Channel], sizes: Sequence[int]):
+    def __init__(self, ranks: Sequence[Channel], sizes: Sequence[int], kept: Sequence[Any] = ()):
         self.ranks, self.sizes = ranks, sizes
+        self.kept = kept or [[[] for _ in range(p)] for p in sizes]
         self.notes: list[list[list[Note]]] = [[[] for _ in range(p)] for p in sizes]
         self.ended: list[dict[int, Any]] = [{} for _ in sizes]
         self.sent: defaultdict[tuple[int, int, int], list[Tree]] = defaultdict(list)  # call, source, dest
@@ -163,6 +188,7 @@ class Relay:
         self.requests: defaultdict[tuple[int, int], list[tuple[int, int] | None]] = defaultdict(list)
         self.waiting: dict[int, tuple[int, int, int, Note]] = {}  # rank: call, source, message number, note
         self.lost: dict[int, str] = {}
+        self.varies: dict[tuple[int, int], str] = {}
 
     def run(self, end: float) -> None:
         """Forward messages until every call has ended on its ranks, or until `end` (monotonic clock)."""
@@ -212,6 +238,11 @@ class Relay:
         for other in given.keys() & {"dest", "source"}:
             if not isinstance(given[other], int) or given[other] not in ranks:
                 raise ValueError("there is no such rank")
+        for amount in given.keys() & {"bytes", "seconds"}:
+            if not isinstance(given[amount], int | float) or not 0 <= given[amount] < math.inf:
+                raise ValueError(f"{amount} is {str(given[amount])[:20]}, not a number of at least 0")
+        if name == "ask" and not self.kept[call][rank]:
+            raise ValueError(NO_MORE)
         of_rank.append(note)
         requests = self.requests[call, rank]
         if "dest" in given:
@@ -222,6 +253,8 @@ class Relay:
             requests.append(self.next_of(call, given["source"], rank))
         elif name == "isend":
             requests.append(None)
+        elif name == "ask":
+            self.answer(rank, note, self.kept[call][rank].pop(0))
         elif name == "wait":
             wanted = requests[range(len(requests))[given["number"]]]
             if wanted:
@@ -256,9 +289,12 @@ class Relay:
         self.send(rank, {"value": message})
 
     def refuse(self, rank: int, source: int, why: str) -> None:
-        call = self.waiting.pop(rank)[0]
-        self.notes[call][rank].pop()  # the waiting call, which gets no message
-        self.send(rank, {"deadlock": f"rank {rank} waits for a message from rank {source}, which {why}"})
+        """Tell a rank that its message will not arrive; its next request gets the message in its place."""
+        call, _, _, note = self.waiting.pop(rank)
+        if note[0] != "wait":  # a request can be waited for again
+            self.taken[call, source, rank] -= 1
+        note.append({"deadlock": f"rank {rank} waits for a message from rank {source}, which {why}"})
+        self.send(rank, note[-1])
 
     def send(self, rank: int, message: dict[str, Any]) -> None:
         try:
@@ -270,9 +306,57 @@ class Relay:
         self.lost[rank] = f"RankEnded: the rank no longer answers: {why}"
         self.waiting.pop(rank, None)
 
+    def again(self, channel: Channel, rank: int, end: float) -> None:
+        """Compare the process of `channel`, which runs a rank's calls again, alone, with the recorded run.
+
+        After the first difference, this call and all later ones of the rank are in `varies`.
+        """
+        why = ""
+        for call in (call for call, p in enumerate(self.sizes) if rank < p and rank in self.ended[call]):
+            try:
+                why = why or self.difference(channel, call, rank, end)
+            except (ChannelError, AttributeError, TypeError, LookupError) as error:
+                why = f"did not come to its end: {error}"
+            if why:
+                self.varies[call, rank] = VARIES.format(why)
+
+    def difference(self, channel: Channel, call: int, rank: int, end: float) -> str:
+        """Answer a call from the record; return how it differs from the record, or ""."""
+        for number, note in enumerate(self.notes[call][rank], 1):
+            made = note[: len(CALLS[note[0]]) + 1]
+            if not alike(next_of(channel, call, end).get("note"), made):
+                return f"its call {number} of the communicator was not the same {note[0]}"
+            if note[0] in ASKS:
+                channel.send(note[-1] if isinstance(note[-1], dict) else {"value": note[-1]})
+        first, second = self.ended[call][rank], next_of(channel, call, end).get("ended")
+        if second is None:
+            return "it called its communicator more often"
+        same = "value" not in first or alike(first["value"], second.get("value"))
+        return "" if same else "it returned another value"
+
     def found(self, call: int, rank: int) -> dict[str, Any]:
-        """Return the result of a call on a rank: {"value" or "error", "notes"}."""
+        """Return the result of a call on a rank: {"value" or "error", "notes"}.
+
+        A Deadlock that the rank caught is an error, too, because on a real network it would wait forever.
+        """
         result: Any = self.ended[call].get(rank, {"error": self.lost.get(rank, LATE)})
-        valid = isinstance(result, dict) and {"value", "error"} & set(result)
-        answer: Any = (result if valid else {"error": LATE}) | {"notes": self.notes[call][rank]}
-        return answer
+        if not isinstance(result, dict) or not {"value", "error"} & set(result):
+            result = {"error": LATE}
+        notes = [note for note in self.notes[call][rank] if not isinstance(note[-1], dict)]
+        refused = [note[-1]["deadlock"] for note in self.notes[call][rank] if isinstance(note[-1], dict)]
+        if "error" not in result and refused:
+            result = {"error": f"Deadlock: {refused[0]}"}
+        elif "error" not in result and (call, rank) in self.varies:
+            result = {"error": self.varies[call, rank]}
+        return result | {"notes": notes}
+
+
+def next_of(channel: Channel, call: int, end: float) -> dict[str, Any]:
+    """Return the next message about a call; earlier calls may have left threads behind."""
+    while (message := channel.receive(max(0.0, end - time.monotonic())))["call"] < call:
+        pass
+    return message if message["call"] == call else {}
+
+
+def alike(one: Any, other: Any) -> bool:
+    return json.dumps(one) == json.dumps(other)

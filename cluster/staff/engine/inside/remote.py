@@ -46,6 +46,7 @@ class Student:
         self.in_place, self.calls, self.requests = False, 0, 0  # requests: of the running part of a check
         self.replaced: list[tuple[str, Any, Callable]] = []
         self.named: dict[int, str] = {}  # {number of a handle: name}
+        self.pinned: dict[str, Any] = {}  # {name of a function: its value} (cluster.checks.once)
         self.failed = Failed()
         self.ranks: Any = None  # an ask_ranks.Ranks
         self.trials: Trials | None = None
@@ -291,6 +292,9 @@ class Remote:
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"a student's {self._kind} is not an array")
+
+    def __deepcopy__(self, memo: Any) -> Remote:
+        return self
 
     def __repr__(self) -> str:
         return f"<{self._kind} of the notebook>"
