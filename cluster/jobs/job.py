@@ -77,22 +77,25 @@ class Job:
             wait_for(self, timeout, bar.show)
         return self
 
-    def result(self, rank: int = 0, progress: bool = True) -> Any:
+    def result(self, rank: int = 0, progress: bool = True, partial: bool = False) -> Any:
         """Return the function's return value on a rank, once the job has ended.
 
         If the job failed, raises a subclass of JobFailed with the traceback of the rank that failed first.
+        `cluster.jobs.run.encoding` contains the table of what comes back as what. If a part of the value is
+        none of these, raises ResultError, which names the part; partial=True returns the rest, with an
+        `Unstored` (text, content) in the place of that part.
 
         >>> submit(train, epochs=2).result()                                        # doctest: +SKIP
         """
         end = self._ended_well(progress)
         if not 0 <= rank < self.ranks:
             raise NoSuchJob(f"{self.id} has no rank {rank}.", f"Its ranks are 0 to {self.ranks - 1}.")
-        return results.load(self._here, rank, end["hashes"])
+        return results.load(self._here, rank, end["hashes"], partial=partial)
 
-    def results(self, progress: bool = True) -> list[Any]:
+    def results(self, progress: bool = True, partial: bool = False) -> list[Any]:
         """Return the function's return value on each rank, in rank order. Raises as `result` does."""
         end = self._ended_well(progress)
-        return [results.load(self._here, r, end["hashes"]) for r in range(self.ranks)]
+        return [results.load(self._here, r, end["hashes"], partial=partial) for r in range(self.ranks)]
 
     def error(self) -> JobFailed | None:
         """Return the error that `result` would raise, or None if the job continues or succeeded."""

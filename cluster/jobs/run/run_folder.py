@@ -15,6 +15,7 @@ A folder `runs/<name>-<key12>/` contains these files, in the order they appear:
     stacks.request   the request for the stacks of all ranks, made when it was last modified
     ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
     out-R.log        rank R's output; metrics-R.jsonl its metrics; result-R.json and .npz its result
+    result-R.txt     parts of the result that are only text; value-R.pkl the rank's own copy (see `results`)
     out-R.log.N      the output from byte N on, once the log has reached its limit (see `rank_log`)
     interrupted.json when Slurm was first seen to have stopped the job and to be about to restart it
     cancel.json      a request to cancel the job, with its time
@@ -58,8 +59,16 @@ LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: prefix of the
 ROUND = "round-"
 
 # Files of an attempt that would mislead the next one.
-LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json")
-LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "location-*.json", "stacks*")
+LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "value-*.pkl", "ready-*.json")
+LEFT += (
+    "rendezvous-*.json",
+    "timeline.json",
+    "seen.json",
+    "cancel.json",
+    "interrupted.json",
+    "location-*.json",
+    "stacks*",
+)
 
 
 class RunRecord(TypedDict):
@@ -140,6 +149,12 @@ class Run:
 
     def arrays(self, rank: int) -> Path:
         return self.path / f"result-{rank}.npz"
+
+    def result_text(self, rank: int) -> Path:
+        return self.path / f"result-{rank}.txt"
+
+    def result_copy(self, rank: int) -> Path:
+        return self.path / f"value-{rank}.pkl"
 
     def rendezvous(self, attempt: str) -> Path:
         return self.path / f"rendezvous-{attempt}.json"

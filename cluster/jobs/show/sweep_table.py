@@ -48,7 +48,7 @@ def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
         return values | {"error": f"Lost: {status.what}"}
     job = sweep[i]
     if status == "done":
-        value = job.result()
+        value = job.result(partial=True)
         if isinstance(value, dict) and all(isinstance(k, str) for k in value):
             values |= {k: v for k, v in value.items() if k not in values and _single(v)}
         elif value is not None:
