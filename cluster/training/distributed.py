@@ -318,7 +318,7 @@ class _Alike(keras.callbacks.Callback):
         }
         digest = hashlib.blake2b(digest_size=8)
         for array in arrays:
-            digest.update(np.ascontiguousarray(array).view(np.uint8))
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
         states = hvd.allgather_object((state, digest.hexdigest()))
         _compare([state for state, _ in states], when)
         if len({digest for _, digest in states}) > 1:
