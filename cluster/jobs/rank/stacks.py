@@ -242,7 +242,7 @@ def location(
     """Return the location of a rank: the line of the student's code, and the call made there.
 
     text: that line, which names the call of Keras if tracebacks hide its frames. others: the frames of the
-    other threads, of which one may be in a generator that the main thread waits for.
+    other threads, one of them may be in a generator that the main thread waits for.
 
     >>> location([("/home/me/train.py", 14, "train")], since=0.0)["where"]
     'line 14 of your cell, in train'
@@ -255,7 +255,7 @@ def location(
     if not keras and (named := KERAS_CALL.search(text)):
         keras = named[1]
     calls = [name for name in (keras, collective) if name]
-    # a compiled step shows none of its operations, of which some may be collectives
+    # a compiled step shows none of its operations, and some of them may be collectives
     in_step = bool(called) and "tensorflow/python/eager/" in called[0][0]
     if not collective and called and (source := next(filter(None, map(_generator, others)), None)):
         where, calls, in_step = f"{_line(source)}, which provides data for {keras or where}", [], False

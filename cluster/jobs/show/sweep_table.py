@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cluster.system import files
-
 from ..errors import OptionValueError
 from ..metrics import last
 from ..run.run_folder import RunFolder
@@ -55,7 +53,7 @@ def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
             values["result"] = value
     logged = last(RunFolder(job.folder).metrics(0))
     values |= {k: v for k, v in logged.items() if k not in values and k not in KNOWN}
-    if end := files.read_json(RunFolder(job.folder).end):
+    if end := RunFolder(job.folder).ending():
         if end["started"]:
             values["seconds"] = round(end["ended"] - end["started"], 3)
         if error := job.error():
