@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import difflib
 import importlib
 import os
 import sys
@@ -29,6 +30,16 @@ A job is identified by its id, the beginning of its id, its folder, or its Slurm
 a sweep (the result of jobs.map()); train-3fa9/4 is item 4 of the sweep train-3fa9.
 Job folders are in `runs` under the current directory, or in the folder that CLUSTER_RUNS names.
 """
+
+# What other programs call these commands.
+SYNONYMS = dict.fromkeys(("jobs", "ls", "ps", "queue", "squeue", "sacct", "table", "history"), "list")
+SYNONYMS |= dict.fromkeys(("run", "start", "sbatch", "srun", "launch", "train", "map", "rerun"), "submit")
+SYNONYMS |= dict.fromkeys(("kill", "stop", "scancel", "delete", "remove", "rm", "abort", "end"), "cancel")
+SYNONYMS |= dict.fromkeys(("log", "output", "tail", "print", "cat", "out", "stdout"), "logs")
+SYNONYMS |= dict.fromkeys(("state", "info", "result", "results", "error", "job", "describe"), "show")
+SYNONYMS |= dict.fromkeys(("monitor", "top", "follow", "progress", "attach", "live"), "watch")
+SYNONYMS |= dict.fromkeys(("check", "test", "checkup", "diagnose", "gpu", "site"), "doctor")
+SYNONYMS |= dict.fromkeys(("reasons", "explain"), "states") | {"help": "--help"}
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 COMMANDS: list[tuple[Callable, str, tuple[str, ...], tuple[Argument, ...]]] = []
@@ -234,6 +245,9 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["grade"]:  # the command has a separate parser
         return _grade(*given[1:])
+    if given and not given[0].startswith("-") and (advice := _unknown(given[0])):
+        print(advice, file=sys.stderr)
+        return 2
     options = vars(parser().parse_args(given))
     try:
         return options.pop("run")(**options) or 0
@@ -246,6 +260,20 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _unknown(name: str) -> str:
+    """Return what to type instead of an unknown command, or "" for a known one."""
+    known = {n for run, _, aliases, _ in COMMANDS for n in (run.__name__.strip("_"), *aliases)}
+    if name in known:
+        return ""
+    near = [name] * (name in SYNONYMS) + difflib.get_close_matches(name.lower(), known, n=1)
+    near += difflib.get_close_matches(name.lower(), SYNONYMS, n=1)
+    meant = SYNONYMS.get(near[0], near[0]) if near else ""
+    what = f"To submit it: python -m cluster submit {name}" if name.endswith(".py") or ":" in name else ""
+    return f"There is no command {name!r}. {what or f'Did you mean {meant!r}?' * bool(meant)}".rstrip() + (
+        f"\nCommands: {', '.join(sorted(known))}. See python -m cluster --help."
+    )
 
 
 def _tell(job: Job | Sweep) -> int:

@@ -115,11 +115,11 @@ class WrongWorldSize(JobFailed):
 
 
 class ResultError(JobFailed, TypeError):
-    """The function returned something that is neither JSON nor an array."""
+    """A part of the returned value has no encoding; the job is done, and the rest of the value is stored."""
 
 
 class ResultTooLarge(JobFailed, ValueError):
-    """The returned value is larger than the limit for results."""
+    """The returned value is larger than the limit for results; the job is done, and what fits is stored."""
 
 
 class Damaged(JobFailed):

@@ -15,7 +15,8 @@ from cluster.system import files
 from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
 from .metrics import Tail, whole
-from .run import endings, rank_log, results
+from .rank.stacks import without_runner
+from .run import endings, rank_log, results, waiting
 from .run.run_folder import METRICS, Run, RunRecord
 from .run.status import Status
 
@@ -77,22 +78,25 @@ class Job:
             wait_for(self, timeout, bar.show)
         return self
 
-    def result(self, rank: int = 0, progress: bool = True) -> Any:
+    def result(self, rank: int = 0, progress: bool = True, partial: bool = False) -> Any:
         """Return the function's return value on a rank, once the job has ended.
 
         If the job failed, raises a subclass of JobFailed with the traceback of the rank that failed first.
+        `cluster.jobs.run.encoding` contains the table of what comes back as what. If a part of the value is
+        none of these, raises ResultError, which names the part; partial=True returns the rest, with an
+        `Unstored` (text, content) in the place of that part.
 
         >>> submit(train, epochs=2).result()                                        # doctest: +SKIP
         """
         end = self._ended_well(progress)
         if not 0 <= rank < self.ranks:
             raise NoSuchJob(f"{self.id} has no rank {rank}.", f"Its ranks are 0 to {self.ranks - 1}.")
-        return results.load(self._here, rank, end["hashes"])
+        return results.load(self._here, rank, end["hashes"], partial=partial)
 
-    def results(self, progress: bool = True) -> list[Any]:
+    def results(self, progress: bool = True, partial: bool = False) -> list[Any]:
         """Return the function's return value on each rank, in rank order. Raises as `result` does."""
         end = self._ended_well(progress)
-        return [results.load(self._here, r, end["hashes"]) for r in range(self.ranks)]
+        return [results.load(self._here, r, end["hashes"], partial=partial) for r in range(self.ranks)]
 
     def error(self) -> JobFailed | None:
         """Return the error that `result` would raise, or None if the job continues or succeeded."""
@@ -118,23 +122,31 @@ class Job:
         these are the stacks of the ranks that made no progress at the end.
         """
         ranks = range(self.ranks) if rank is None else [rank]
-        if not self.status.ended:
-            self._ask_for_stacks(ranks)
-        texts = [(r, _text(self._here.stacks(r)).rstrip()) for r in ranks]
-        return "\n".join(f"--- rank {r}\n{text}" for r, text in texts if text)
+        silent = set() if self.status.ended else self._ask_for_stacks(ranks)
+        texts = [(r, without_runner(_text(self._here.stacks(r))).rstrip()) for r in ranks if r not in silent]
+        texts += [(r, f"It has not answered within {STACKS:g} s: {self._why_silent(r)}") for r in silent]
+        return "\n".join(f"--- rank {r}\n{text}" for r, text in sorted(texts) if text)
 
-    def _ask_for_stacks(self, ranks: Iterable[int]) -> None:
+    def _ask_for_stacks(self, ranks: Iterable[int]) -> set[int]:
+        """Request the stacks, and return the running ranks that do not answer."""
         run = self._here
         requested_at = time.time()
         run.stacks_request.touch()
         os.utime(run.stacks_request)
         deadline = time.monotonic() + STACKS
-        while time.monotonic() < deadline and not self.status.ended:
-            times = [p.stat().st_mtime if (p := run.stacks(r)).exists() else 0.0 for r in ranks]
-            over = [(run.rank_record(r) or {}).get("ended") for r in ranks]
+        while True:
+            times = {r: p.stat().st_mtime if (p := run.stacks(r)).exists() else 0.0 for r in ranks}
+            left = {r for r, at in times.items() if at < requested_at or not run.stacks(r).stat().st_size}
+            left -= {r for r in left if (run.rank_record(r) or {}).get("ended")}
             time.sleep(POLL)  # the last lines may still be being written
-            if all(at >= requested_at or ended for at, ended in zip(times, over, strict=True)):
-                return
+            if not left or time.monotonic() > deadline or self.status.ended:
+                return left
+
+    def _why_silent(self, rank: int) -> str:
+        place = waiting.locations(self._here).get(rank)
+        if place and place.get("stopped"):
+            return f"its process {place['stopped']} is stopped by a signal (SIGSTOP)."
+        return "it may still be starting, or its machine does not respond."
 
     def follow(self, rank: int | None = None) -> None:
         """Print what the ranks write as they write it, until the job ends or the cell is interrupted.

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.system import files
-
 from .backends import status_of
 from .errors import JobError, OptionValueError
 from .run import endings, layout, private
@@ -166,16 +164,13 @@ class JobTable:
                 if p.name.startswith(".") or not p.is_dir():
                     continue
                 with self._noting(p.name):
-                    run = files.read_json(RunFolder(Path(p.path)).run_json)
-                    if run is None:
+                    run = RunFolder(Path(p.path))
+                    if (record := run.record) is None:
                         if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
                             self.unreadable.append((p.name, "it has no run.json, so it is incomplete."))
                         continue
-                    folder = RunFolder(Path(p.path)).check_owner().path
-                    at = seconds(run.get("resumed") or run["submitted"])
-                    if absent := {"name", "backend", "ranks"} - run.keys():
-                        raise LookupError(f"run.json has no {min(absent)!r}")
-                    yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
+                    at = seconds(record.get("resumed") or record["submitted"])
+                    yield Entry(run.check_owner().path, record, run.ending(), at)
 
     @contextlib.contextmanager
     def _noting(self, name: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ from typing import Any
 from cluster.system import settings
 
 from .run import rank_log
-from .run.run_folder import Run
+from .run.run_folder import METRICS, Run
 
 OWN = ("rank", "time", "attempt")  # columns that every line has; all others were logged
 
@@ -85,8 +85,8 @@ def last(path: Path, having: str = "") -> dict[str, Any]:
         with open(path, "rb") as f:
             f.seek(max(0, size - block))
             lines = f.read(size).split(b"\n")[:-1]  # the part after the last newline is incomplete
-        whole = map(json.loads, reversed(lines if block >= size else lines[1:]))
-        if match := next((line for line in whole if not having or having in line), None):
+        rows = (_row(line, {}) for line in reversed(lines if block >= size else lines[1:]))
+        if match := next((row for row in rows if row and (not having or having in row)), None):
             return match
         if block >= size or (having and block >= 2**20):
             return {}
@@ -100,6 +100,7 @@ class Tail:
     def __init__(self, folder: Path):
         self._folder = folder
         self._at: dict[Path, int] = {}
+        self._time: dict[Path, float] = {}  # of the last row
 
     def new_rows(self) -> list[dict[str, Any]]:
         """Return new lines of all ranks in chronological order; an incomplete line is left for later."""
@@ -110,7 +111,11 @@ class Tail:
                 whole = f.read().rpartition(b"\n")[0]
             if whole:
                 self._at[path] = self._at.get(path, 0) + len(whole) + 1
-                rows += [json.loads(line) for line in whole.splitlines()]
+                usual = {"rank": int(path.stem.removeprefix(METRICS)), "time": self._time.get(path, 0.0)}
+                for line in whole.splitlines():
+                    if row := _row(line, usual):
+                        rows.append(row)
+                        usual["time"] = self._time[path] = row["time"]
         return sorted(rows, key=lambda r: r["time"])
 
 
@@ -126,11 +131,30 @@ def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kept: dict[int, list[dict[str, Any]]] = {}
     for (_, rank), new in sorted(attempts.items()):
         old = kept.get(rank, [])
-        name = next((n for n in ("step", "epoch") for r in new if n in r), None)
-        begin = next((r[name] for r in new if name in r), None)
-        again = (i for i, r in enumerate(old) if name in r and r[name] >= begin)
-        kept[rank] = old[: next(again, len(old))] * (name is not None) + new
+        name = next((n for n in ("step", "epoch") for r in new if number(r.get(n))), "")
+        begin = next((r[name] for r in new if number(r.get(name))), 0)
+        again = (i for i, r in enumerate(old) if number(r.get(name)) and r[name] >= begin)
+        kept[rank] = old[: next(again, len(old))] * bool(name) + new
     return sorted((r for of_rank in kept.values() for r in of_rank), key=lambda r: r["time"])
+
+
+def number(v: Any) -> bool:
+    """Return whether a logged value is a number that a curve can show."""
+    return isinstance(v, float) or (type(v) is int and abs(v) < 2**63)
+
+
+def _row(line: bytes, usual: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a line of metrics with `usual` in place of missing values; None if it is damaged."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict):
+        return None
+    row |= {name: v for name, v in usual.items() if not number(row.get(name))}
+    if not isinstance(row.get("attempt", 1), int):
+        del row["attempt"]
+    return row
 
 
 def _plain(v: Any) -> Any:

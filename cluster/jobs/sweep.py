@@ -131,18 +131,21 @@ class Sweep:
             wait_for(self, timeout, bar.show)
         return self
 
-    def results(self, failed: Any = RAISE, rank: int = 0, progress: bool = True) -> list[Any]:
+    def results(
+        self, failed: Any = RAISE, rank: int = 0, progress: bool = True, partial: bool = False
+    ) -> list[Any]:
         """Return the function's return value for each item, in the order of the items, once all have ended.
 
         Raises SweepFailed if items failed, with the error and traceback of each. With failed=None, or any
-        other value, the results contain that value for those items instead.
+        other value, the results contain that value for those items instead. partial: as in `Job.result`.
 
         >>> [r["loss"] for r in sweep.results(failed={"loss": float("nan")})]       # doctest: +SKIP
         """
         self.wait(progress=progress)
         if failed is RAISE and (error := self.error()):
             raise error
-        return [self[i].result(rank) if s == "done" else failed for i, s in enumerate(self.statuses)]
+        done = [s == "done" for s in self.statuses]
+        return [self[i].result(rank, partial=partial) if d else failed for i, d in enumerate(done)]
 
     @property
     def failures(self) -> dict[int, JobFailed]:

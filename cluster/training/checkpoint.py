@@ -24,15 +24,16 @@ from typing import Any
 import numpy as np
 
 from cluster.jobs.metrics import run_folder
-from cluster.jobs.run.results import pack, unpack
+from cluster.jobs.run.encoding import pack, unpack
 from cluster.system import files, settings
 
 
 def save(name: str = "checkpoint", /, **state: Any) -> None:
     """Write `state` into the job's folder on rank 0; on other ranks, and outside a job, do nothing.
 
-    The values are numbers, strings, arrays, and lists and dictionaries of these, including a random number
-    generator's state, `rng.bit_generator.state`. Raises ResultError with the location of any other value.
+    The values are numbers, strings, arrays, containers of these, and the other kinds of a job's result (see
+    `cluster.jobs.run.encoding`), including a random number generator's state, `rng.bit_generator.state`.
+    Raises ResultError with the location of any other value.
     """
     if settings.text("CLUSTER_JOB") and settings.text("CLUSTER_RANK") == "0":
         write_checkpoint(run_folder() / f"{name}.npz", state)

@@ -13,6 +13,7 @@ Keras 3 stores its weights in `keras.Variable`; functions of TensorFlow and Horo
 """
 
 import contextlib
+import hashlib
 import importlib
 import math
 import os
@@ -233,11 +234,14 @@ class DataParallel(keras.Model):
         The history covers the whole training run. The state of other callbacks is not in the checkpoint.
         Raises ValueError if the checkpoint was saved by another model, or on another number of
         ranks. Before the first step, it also raises it if the ranks differ in their number of steps or
-        epochs, or if only some of them validate, since the others would hang.
+        epochs, or if only some of them validate, since the others would hang. After an epoch, it raises it if
+        callbacks have made the ranks differ: in the learning rate, the weights, the weights that are trained,
+        or whether training goes on. Statistics of batch normalisation may differ.
         """
         validates = options.get("validation_data") is not None or bool(options.get("validation_split"))
         agreement = _Agreement(epochs=epochs, validates=validates)
-        options |= {"shuffle": shuffle, "callbacks": [agreement, *(callbacks or ())]}
+        given = keras.tree.flatten(callbacks) if callbacks else []  # one callback, or a list, as in Keras
+        options |= {"shuffle": shuffle, "callbacks": [agreement, *given, _Alike()]}
         ranks = next((c for c in options["callbacks"] if isinstance(c, Ranks)), None)
         if ranks is None or not ranks.resume(self, epochs):
             return super().fit(*args, epochs=epochs, **options)
@@ -286,21 +290,82 @@ class _Agreement(keras.callbacks.Callback):
             "epochs": self.epochs,
             "validation": "yes" if self.validates else "no",
         }
-        plans = hvd.allgather_object(plan)
-        for name in plan:
-            ranks: dict[Any, list[int]] = {}
-            for rank, other in enumerate(plans):
-                ranks.setdefault(other[name], []).append(rank)
-            if len(ranks) > 1:
-                found = "; ".join(f"{value} on {text.named(of)}" for value, of in ranks.items())
-                raise ValueError(f"The ranks differ in {name}: {found}. {_REMEDIES[name]}")
+        _compare(hvd.allgather_object(plan))
 
 
+class _Alike(keras.callbacks.Callback):
+    """After an epoch and all other callbacks, raise an error if the ranks no longer train the same model.
+
+    The ranks exchange some bytes per epoch, and a number per variable only if their weights are not the same
+    to the last bit, as on processors of different types. Then a relative difference of 1e-3 is an error.
+    """
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._check(f"After epoch {epoch + 1}, the")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._check("At the end of training, the")
+
+    def _check(self, when: str) -> None:
+        hvd = horovod()
+        if hvd.size() == 1:
+            return
+        arrays = [v.numpy() for v in _weights(self.model)]
+        state = {
+            "the end of training": "goes on" if not self.model.stop_training else "stops",
+            "the learning rate": float(self.model.optimizer.learning_rate),
+            "the number of trained variables": len(self.model.trainable_variables),
+        }
+        digest = hashlib.blake2b(digest_size=8)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        states = hvd.allgather_object((state, digest.hexdigest()))
+        _compare([state for state, _ in states], when)
+        if len({digest for _, digest in states}) > 1:
+            sketches = np.array(hvd.allgather_object(_sketch(arrays)))  # (ranks, 2, variables)
+            sketches = np.nan_to_num(sketches, nan=1e30)
+            far = np.abs(sketches[:, 0] - sketches[:1, 0]).max(axis=1) / (
+                np.abs(sketches[0, 1]).max() + 1e-30
+            )
+            if not far.max() <= 1e-3:
+                _compare([{"the weights": f"{value:.2g}"} for value in far], when)
+
+
+def _weights(model: keras.Model) -> list[keras.Variable]:
+    """Return the weights that are, or could be, trained: frozen ones too, but no statistics."""
+    layers = model._flatten_layers()
+    return list({id(v): v for layer in layers for v in layer._trainable_variables}.values())
+
+
+def _sketch(arrays: Sequence[np.ndarray]) -> list[list[float]]:
+    """Return a weighted sum of each array, and its norm, which bounds what the sum can be."""
+    flat = [a.ravel().astype(np.float64) for a in arrays]
+    return [[float(np.cos(np.arange(a.size)) @ a) for a in flat], [float(np.linalg.norm(a)) for a in flat]]
+
+
+def _compare(ranks_facts: Sequence[Mapping[str, Any]], who: str = "The") -> None:
+    """Raise ValueError for the first fact that differs between the ranks."""
+    for name in ranks_facts[0]:
+        ranks: dict[Any, list[int]] = {}
+        for rank, facts in enumerate(ranks_facts):
+            ranks.setdefault(facts[name], []).append(rank)
+        if len(ranks) > 1:
+            found = "; ".join(f"{value} on {text.named(of)}" for value, of in ranks.items())
+            raise ValueError(f"{who} ranks differ in {name}: {found}. {_REMEDIES[name]}")
+
+
+_CALLBACKS = "Give each callback that changes training to all ranks, with values that all ranks share: "
 _REMEDIES = {
     "steps per epoch": "A rank with more steps would wait forever in an all-reduce. Give all ranks equally "
     "many examples and one batch size: Shards, or shard(), leaves out the remainder.",
     "epochs": "Call fit() with the same epochs on all ranks.",
     "validation": "The metrics are averaged over the ranks: give validation_data on all ranks, or on none.",
+    "the end of training": f"{_CALLBACKS}EarlyStopping, for example, or what sets model.stop_training.",
+    "the learning rate": f"{_CALLBACKS}ReduceLROnPlateau, for example, or a schedule.",
+    "the number of trained variables": f"{_CALLBACKS}what sets layer.trainable, for example.",
+    "the weights": "(The numbers are the relative distances from rank 0's.) The ranks must start equal: pass "
+    f"Ranks(shards) as the first callback, or call broadcast(model). {_CALLBACKS}what sets weights, for "
+    "example. With a schedule or an optimizer that differs per rank, equal gradients move the weights apart.",
 }
 
 

@@ -71,11 +71,12 @@ def early_stopping():
 
 
 def _course_model():
-    from cluster.training.distributed import DataParallel
+    from cluster.training.distributed import DataParallel, broadcast
 
     hvd, model = _model()
     model = DataParallel(model.input, model.output)
     model.compile("sgd", "mse")
+    broadcast(model)
     return hvd, model
 
 
@@ -101,3 +102,41 @@ def evaluation_then_more():
     if hvd.rank() == 0:
         model.evaluate(*_data(4), verbose=0)
     return _mean(hvd, 1.0)
+
+
+def queue_without_its_thread():
+    """Wait on both ranks for a queue whose thread has died."""
+    import queue
+    import threading
+
+    items = queue.Queue()
+
+    def load():
+        raise SystemExit
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    return items.get()
+
+
+def generator_and_stopped():
+    """Block rank 0 in the generator that `fit` reads, and stop rank 1 by a signal."""
+    import os
+    import signal
+
+    import numpy as np
+
+    hvd, _ = _model()
+    if hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    import keras
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+
+    def batches():
+        yield np.ones((2, 2)), np.ones((2, 1))
+        time.sleep(300)
+        yield np.ones((2, 2)), np.ones((2, 1))
+
+    model.fit(batches(), steps_per_epoch=2, verbose=0)

@@ -1,9 +1,11 @@
 """Functions that the tests of jobs run on ranks."""
 
+import argparse
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -162,3 +164,64 @@ def prints_and_waits(n, path):
         if time.monotonic() > deadline:
             raise TimeoutError("what was printed was not seen")
         time.sleep(0.05)
+
+
+class Unspeakable(ValueError):
+    """An exception whose text cannot be read, and which cannot be pickled or copied."""
+
+    def __init__(self, a, b):
+        self.a, self.b = a, lambda: b
+
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def ends_oddly(how):
+    """End in one of the ways in which a student's program may end."""
+    if how == "unspeakable":
+        raise Unspeakable(1, 2)
+    if how == "huge":
+        raise ValueError("x" * 10_000_000)
+    if how == "surrogates":
+        raise ValueError("a\ud800b\0c")
+    if how == "group":
+        raise ExceptionGroup("several", [ValueError("first"), Unspeakable(1, 2)])
+    if how == "chained":
+        try:
+            {}["a"]
+        except KeyError as e:
+            raise RuntimeError("after a KeyError") from e
+    if how == "interrupted":
+        raise KeyboardInterrupt
+    if how == "exit text":
+        sys.exit("no data")
+    if how == "exit array":
+        sys.exit(np.zeros(3))
+    if how == "closed":
+        sys.stderr.close()
+        sys.stdout = None
+        raise ValueError("without streams")
+    if how == "input":
+        return input()
+    if how == "parsed":
+        argparse.ArgumentParser().parse_args(["--unknown"])
+    if how == "_exit":
+        os._exit(0)
+    if how == "thread":
+        threading.Thread(target=lambda: os._exit(0)).start()
+        time.sleep(60)
+    if how == "replaced":
+        os.execv("/bin/true", ["true"])
+    return None
+
+
+def reads_its_arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?")
+    return [sys.argv, parser.parse_args().folder, sys.stdin.read()]
+
+
+def exits_well(code):
+    sys.exit(code)

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -80,6 +81,74 @@ def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
     assert SLEEPS.search(what) and all(SLEEPS.search(e.what) for e in ended)
     assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
     assert "one_sleeps" in job.stacks(0)
+
+
+def test_ranks_outside_collectives_are_not_told_to_call_them(runs, monkeypatch):
+    """If both ranks wait for a queue, do the messages name the line, and not collectives, as the cause?"""
+    monkeypatch.setattr("cluster.jobs.run.waiting.SHOWN_AFTER", 0.0)
+    job = submit(hangs.queue_without_its_thread, ranks_per_node=2)
+    now = until(lambda: s if "Ranks 0 and 1" in (s := job.status).what or s.ended else None)
+    assert re.search(r"Ranks 0 and 1 .* line \d+ of hangs.py, in queue_without_its_thread", now.what)
+    error = job.cancel().wait().error()
+    for step in (now.next_step, error.next_step):
+        assert waiting.OWN_CODE in step and waiting.UNEQUAL not in step
+
+
+def test_a_blocked_generator_is_named_and_a_stopped_rank_does_not_answer(runs, monkeypatch):
+    """If a rank is blocked in a generator that `fit` reads, is the generator's line named? Is a process that
+    a signal has stopped reported as stopped, by `stacks()` too?"""
+    monkeypatch.setattr("cluster.jobs.run.waiting.SHOWN_AFTER", 0.0)
+    monkeypatch.setattr("cluster.jobs.job.STACKS", 3.0)
+    job = submit(hangs.generator_and_stopped, ranks_per_node=2)
+    now = until(lambda: s if {"idle", "stopped"} <= {*(s := job.status).what.split()} or s.ended else None)
+    assert re.search(r"Rank 0 .* idle .* line \d+ of hangs.py, in batches", now.what)
+    pid = files.read_json(job.folder / "location-1.json")["stopped"]
+    assert f"kill -CONT {pid}" in now.next_step and waiting.UNEQUAL not in now.next_step
+    text = job.stacks()
+    assert f"{pid} is stopped" in text.partition("--- rank 1")[2] and "in batches" in text
+    assert "cluster/jobs/" not in text and "runpy" not in text
+    job.cancel()
+
+
+@pytest.mark.parametrize(
+    ("places", "advice"),
+    [
+        ({0: "waits", 1: "waits"}, [waiting.UNEQUAL]),
+        ({0: "waits", 1: "idle"}, [waiting.OWN_CODE, waiting.UNEQUAL]),
+        ({0: "idle", 1: "idle"}, [waiting.OWN_CODE]),
+        ({0: "idle"}, [waiting.OWN_CODE]),
+        ({0: "waits", 1: "stopped"}, ["kill -CONT 7"]),
+        ({0: "old", 1: "idle"}, [waiting.OWN_CODE, waiting.UNEQUAL]),
+    ],
+)
+def test_the_advice_fits_where_the_ranks_are(places, advice):
+    known = {
+        "waits": {"collective": True},
+        "idle": {"collective": False},
+        "old": {},
+        "stopped": {"stopped": 7},
+    }
+    found = {
+        r: {"since": 0.0, "where": "line 1 of a.py, in f", "calls": ["fit"], "computing": False} | known[how]
+        for r, how in places.items()
+    }
+    text = waiting.advice([{"rank": 0}, {"rank": 1}], found)
+    everything = (waiting.UNEQUAL, waiting.OWN_CODE, "kill -CONT 7")
+    assert [step for step in everything if step in text] == sorted(advice, key=everything.index)
+
+
+def test_a_thread_that_provides_data_is_found():
+    """Is a generator's line named only if the thread that runs it provides data for TensorFlow or Keras?"""
+    library = sysconfig.get_path("purelib")
+    main = [(f"{library}/tensorflow/python/eager/execute.py", 5, "quick_execute"), ("/a/b.py", 14, "train")]
+    source = [("/a/c.py", 3, "batches"), (f"{library}/keras/src/trainers/data_adapters/x.py", 5, "next")]
+    logger = [("/a/log.py", 3, "write"), ("/usr/lib/python3/threading.py", 9, "run")]
+    named = stacks.location(main, 0.0, others=[logger, source])
+    assert "line 3 of" in named["where"] and "batches" in named["where"] and not named["collective"]
+    other = stacks.location(main, 0.0, others=[logger])
+    assert "line 14 of" in other["where"] and other["collective"]
+    reduced = [(f"{library}/horovod/tensorflow/mpi_ops.py", 5, "_allreduce"), *main]
+    assert stacks.location(reduced, 0.0, others=[source])["collective"]
 
 
 SPINS = """

@@ -26,7 +26,7 @@ from cluster.slurm import client
 from cluster.system.files import read_json, write_json_once
 
 from .. import ROOT
-from . import programs
+from . import programs, until
 
 LOCK = threading.Lock()
 
@@ -94,6 +94,80 @@ def test_too_many_ranks_are_refused_with_the_way_out(runs, monkeypatch):
     with pytest.raises(errors.TooManyRanks, match=r"^4 ranks") as caught:
         submit(takes, 1, nodes=2, ranks_per_node=2)
     assert "CLUSTER_MAX_RANKS=4" in caught.value.next_step
+
+
+def sees(path):
+    """Return what the rank sees of the GPUs, once the file exists (for at most a minute)."""
+    deadline = time.monotonic() + 60
+    while path and not os.path.exists(path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH")
+
+
+@pytest.fixture
+def three_gpus(runs, tmp_path, monkeypatch):
+    """A program nvidia-smi that lists three GPUs, and no jobs of others on them."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf '0\\n1\\n2\\n'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return runs
+
+
+def test_each_rank_gets_gpus_of_its_own(three_gpus, monkeypatch):
+    assert submit(sees, "", gpus_per_rank=1).result() == ("0", "true")
+    assert submit(sees, "", gpus_per_rank=3).result() == ("0,1,2", "true")
+    assert submit(sees, "").result() == ("-1", None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-5,7")
+    assert submit(sees, "", gpus_per_rank=1, rerun=True).result() == ("GPU-5", "true")
+
+
+@pytest.mark.ranks
+def test_two_ranks_get_one_gpu_each(three_gpus):
+    job = submit(sees, "", gpus_per_rank=1, ranks_per_node=2)
+    assert job.results() == [("0", "true"), ("1", "true")]
+
+
+def test_jobs_at_the_same_time_get_different_gpus(three_gpus, tmp_path):
+    go = tmp_path / "go"
+    first = submit(sees, str(go), gpus_per_rank=2)
+    until(lambda: first.status == "running" and (first.folder / "ready-0.json").exists())
+    second = submit(sees, "", gpus_per_rank=1, name="second")
+    assert second.result()[0] == "2"
+    third = submit(sees, "", gpus_per_rank=2, name="third")
+    assert third.result()[0] == "2,0"  # all others are taken, so one is shared
+    go.touch()
+    assert first.result()[0] == "0,1"
+
+
+@pytest.mark.parametrize("visible", ["", "-1", "4", None])
+def test_more_gpus_than_there_are_are_refused_with_the_way_out(three_gpus, monkeypatch, visible):
+    monkeypatch.setenv("CLUSTER_MAX_RANKS", "4")
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(errors.BackendError, match=r"4 GPUs \(2 ranks with 2") as caught:
+        submit(sees, "", gpus_per_rank=2, ranks_per_node=2)
+    assert "fewer ranks" in caught.value.next_step
+    assert ("share" in caught.value.next_step) == (visible in ("4", None))
+
+
+def test_a_sweep_runs_as_many_items_at_a_time_as_have_gpus(three_gpus):
+    options = {"ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_rank": 2}
+    record = {"ranks": 1, "options": options, "env": [], "controller": "gloo"}
+    assert backends.get("local").at_once(record, 8) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("jobs", "list"), ("lsit", "list"), ("squeue", "list"), ("kill", "cancel"), ("watchh", "watch"),
+     ("results", "show"), ("train.py", "submit train.py"), ("help", "--help")],
+)  # fmt: skip
+def test_an_unknown_command_is_answered_with_the_one_that_was_meant(capsys, typed, meant):
+    assert main([typed]) == 2
+    assert meant in capsys.readouterr().err.splitlines()[0]
 
 
 def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monkeypatch, capsys):

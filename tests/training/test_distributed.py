@@ -204,6 +204,32 @@ def test_ranks_that_would_wait_are_refused(ranks):
         assert f"{zero} on rank 0" in message and f"{one} on rank 1" in message and steps == 0
 
 
+FOUND = {
+    "plateau": ("the learning rate", 2), "EarlyStopping": ("the end of training", 2),
+    "stop": ("the end of training", 1), "weights": ("the weights", 1), "permuted weights": ("the weights", 1),
+    "weights at the end": ("the weights", 3), "one step's weights": ("the weights", 1),
+    "rate": ("the learning rate", 1), "scheduler": ("the learning rate", 1),
+    "freeze": ("the number of trained variables", 1), "schedule": ("the learning rate", 1),
+    "constant rate": ("the learning rate", 1), "not broadcast": ("the weights", 1),
+}  # fmt: skip
+HONEST = {
+    "plateau on all": 3,
+    "EarlyStopping on all": 2,
+    "statistics": 3,
+    "last bits": 3,
+    "other callbacks": 3,
+}
+
+
+def test_ranks_that_callbacks_make_differ_are_refused_after_the_epoch(ranks):
+    """If a callback on one rank changes the learning rate, the weights or the end of training, do both ranks
+    raise an error after that epoch? Are honest differences accepted?"""
+    for found in both(ranks, "trial_callbacks"):
+        for name, (what, epochs) in FOUND.items():
+            assert f"differ in {what}:" in found[name][0] and found[name][1] == epochs, (name, found[name])
+        assert {name: found[name] for name in HONEST} == {name: ("", n) for name, n in HONEST.items()}
+
+
 def test_broadcast_needs_weights_and_xla_is_never_used():
     """Is a model without weights refused? Is XLA off even if it was requested, because it does not support
     Horovod's operations?"""

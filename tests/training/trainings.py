@@ -69,6 +69,7 @@ def two_ranks():
     trials = (
         trial_one_process, trial_training, trial_broadcast, trial_average, trial_mixed_precision,
         trial_evaluation, trial_dropout, trial_names, trial_parallel_variance, trial_save, trial_agreement,
+        trial_callbacks,
     )  # fmt: skip
     rank, results = distributed.horovod().rank(), {}
     for trial in trials:
@@ -319,4 +320,86 @@ def trial_agreement(distributed, rank):
             results[name] = "", int(model.optimizer.iterations) - before
         except ValueError as error:
             results[name] = str(error), int(model.optimizer.iterations) - before
+    return results
+
+
+def trial_callbacks(distributed, rank):
+    """Return {name: (error, epochs trained)} of fits in which callbacks, or honest differences, are not the
+    same on both ranks."""
+    import keras
+
+    class At(keras.callbacks.Callback):
+        """Call a function with the model at an event."""
+
+        def __init__(self, event, change):
+            super().__init__()
+            setattr(self, event, lambda *_, **__: change(self.model))
+
+    def plateau(**options):
+        return keras.callbacks.ReduceLROnPlateau("loss", min_delta=1e9, patience=1, factor=0.01, **options)
+
+    def shift(model):
+        model.layers[1].kernel.assign(model.layers[1].kernel + 0.1)
+
+    def swap(model):
+        kernel = model.layers[1].kernel
+        kernel.assign(kernel[::-1])
+
+    def stop(model):
+        model.stop_training = True
+
+    def freeze(model):
+        model.layers[1].trainable = False
+
+    def rate(model):
+        model.optimizer.learning_rate = 0.1 * model.optimizer.learning_rate
+
+    def count(model):
+        model.epochs_seen = getattr(model, "epochs_seen", 0) + 1
+
+    def honest(model):
+        model.layers[2].moving_mean.assign(model.layers[2].moving_mean + rank)
+
+    def last_bits(model):
+        kernel = model.layers[1].kernel
+        kernel.assign(kernel * (1 + 3e-7 * rank))
+
+    schedule = keras.optimizers.schedules.ExponentialDecay
+    early = keras.callbacks.EarlyStopping("loss", min_delta=1e9, patience=1)
+    cases = {
+        "plateau": [plateau()],
+        "EarlyStopping": [early],
+        "stop": [At("on_epoch_end", stop)],
+        "weights": [At("on_epoch_end", shift)],
+        "permuted weights": [At("on_epoch_begin", swap)],
+        "weights at the end": [At("on_train_end", shift)],
+        "one step's weights": [At("on_train_batch_end", shift)],
+        "rate": [At("on_epoch_begin", rate)],
+        "scheduler": [keras.callbacks.LearningRateScheduler(lambda epoch, lr: lr / 2)],
+        "freeze": [At("on_epoch_end", freeze)],
+    }
+    same = {
+        "plateau on all": [plateau()],
+        "EarlyStopping on all": [early],
+        "statistics": [At("on_epoch_end", honest)],
+        "last bits": [At("on_epoch_end", last_bits)],
+        "other callbacks": [At("on_epoch_end", count)] * (rank == 0),
+    }
+    rates = {"schedule": schedule(0.01, 10, 0.5 + 0.1 * rank), "constant rate": 0.01 * (1 + rank)}
+    results = {}
+    for name in (*cases, *same, *rates, "not broadcast"):
+        image = keras.Input((2,))
+        init = keras.initializers.GlorotUniform(1 + rank * (name == "not broadcast"))
+        net = keras.layers.BatchNormalization()(keras.layers.Dense(2, kernel_initializer=init)(image))
+        model = distributed.DataParallel(image, keras.layers.Dense(1, kernel_initializer=init)(net))
+        model.compile(keras.optimizers.SGD(rates.get(name, 0.01)), "mse")
+        rng = np.random.default_rng(rank)
+        x = rng.normal(size=(8, 2)).astype(np.float32)
+        here = rank == (name in ("rate", "permuted weights"))
+        callbacks = same[name] if name in same else cases.get(name, []) * here
+        try:
+            done = model.fit(x, x[:, :1], batch_size=4, epochs=3, verbose=0, callbacks=callbacks)
+            results[name] = "", len(done.epoch)
+        except ValueError as error:
+            results[name] = str(error), int(model.optimizer.iterations) // 2
     return results

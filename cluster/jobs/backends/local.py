@@ -6,6 +6,7 @@ alive, across restarts and containers, without a process ID. Memory limits are n
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from ..run.status import Status, ended, lost
 from .base import Backend
 from .batch_script import exports, rank_command
 
+GPUS = "CUDA_VISIBLE_DEVICES"
 HEAD = "#!/bin/bash\n# Runs on this machine, without a scheduler.\n"
 
 
@@ -38,6 +40,24 @@ def max_ranks() -> int:
     return number_set("CLUSTER_MAX_RANKS", least=1) or max(4, len(os.sched_getaffinity(0)))
 
 
+def gpus() -> list[str]:
+    """Return this machine's GPUs as $CUDA_VISIBLE_DEVICES names them: those listed there, or all."""
+    if (chosen := os.environ.get(GPUS)) is not None:
+        names = (name.strip() for name in chosen.split(","))
+        return list(itertools.takewhile(lambda name: name and not name.startswith("-"), names))
+    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in listed.stdout.splitlines() if line.strip().isdigit()]
+
+
+def gpus_wanted(record: RunRecord) -> int:
+    """Return the number of GPUs of all ranks of a job."""
+    return record["ranks"] * (record["options"].get("gpus_per_rank") or 0)
+
+
 class Local(Backend):
     """This machine: a launcher per job, and a queue per sweep (see `local_launcher`, `local_queue`)."""
 
@@ -47,9 +67,14 @@ class Local(Backend):
                 f"{record['ranks']} ranks are too many for this machine: the limit here is {max_ranks()}.",
                 f"Use fewer ranks, or raise the limit: CLUSTER_MAX_RANKS={record['ranks']}.",
             )
-        if record["options"]["gpus_per_rank"]:
+        wanted = gpus_wanted(record)
+        if wanted > len(gpus()) and GPUS not in record["env"]:
+            here = f"{len(gpus())} GPUs" if gpus() else "no GPU that nvidia-smi lists"
+            share = f"env={{{GPUS!r}: '0'}} without gpus_per_rank lets all ranks share GPU 0 (not with NCCL)"
             raise BackendError(
-                "The local backend gives no GPUs to ranks.", "Use gpus_per_rank=0, or backend='slurm'."
+                f"The job needs {wanted} GPUs ({record['ranks']} ranks with "
+                f"{record['options']['gpus_per_rank']} each), and this machine has {here}.",
+                f"Use fewer ranks, gpus_per_rank=0, or backend='slurm'. {share if gpus() else ''}".rstrip(),
             )
         if record["controller"] == "mpi" and not shutil.which("mpirun"):
             raise BackendError(
@@ -67,9 +92,12 @@ class Local(Backend):
         return f"{HEAD}# Items {ranges(items)}, {limit} at a time, each according to its own job.sh.\n"
 
     def at_once(self, record: RunRecord, requested: int | None) -> int:
-        """Return at most `max_ranks` ranks in total; by default one item per available set of cores."""
+        """Return at most `max_ranks` ranks and all GPUs in total; by default one item per set of cores."""
         cores = len(os.sched_getaffinity(0)) // record["options"]["cpus_per_rank"]
-        return max(1, min(requested or cores // record["ranks"], max_ranks() // record["ranks"]))
+        most = max_ranks() // record["ranks"]
+        if wanted := gpus_wanted(record):
+            most = min(most, len(gpus()) // wanted)
+        return max(1, min(requested or cores // record["ranks"], most))
 
     def start(self, run: Run, env: dict[str, str], held: BufferedWriter) -> str:
         """Start the launcher or the queue, and return once it has taken over the lock and detached itself."""

@@ -11,15 +11,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from cluster.system import files, settings
 from cluster.system.processes import die_with_parent
 
-from ..run import status
+from ..run import private, status
+from ..run.layout import slug
 from ..run.run_folder import Run
-from . import forked_ranks
+from . import forked_ranks, local
 
 GRACE = 2.0  # seconds for the other ranks to exit by themselves after one has failed
 PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
@@ -33,9 +35,27 @@ def main(folder: Path, lock: int) -> int:
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     started = 1 if run.record["controller"] == "mpi" else run.ranks
-    processes = [_start(run, rank) for rank in range(started)]
-    status.write_end(run, _watch(run, processes, signals))
+    with contextlib.ExitStack() as kept:
+        gpus = _take_gpus(local.gpus_wanted(run.record), kept)
+        processes = [_start(run, rank, gpus) for rank in range(started)]
+        status.write_end(run, _watch(run, processes, signals))
     return 0
+
+
+def _take_gpus(wanted: int, kept: contextlib.ExitStack) -> list[str]:
+    """Return so many GPUs, first those that no other job of this user has taken; `kept` gives them back."""
+    if not wanted:
+        return []
+    folder = Path(tempfile.gettempdir()) / f"cluster-gpus-{os.getuid()}"
+    free = dict.fromkeys(local.gpus(), False)
+    with contextlib.suppress(OSError):  # the folder is another user's, so it is unknown which are taken
+        folder.mkdir(mode=0o700, exist_ok=True)
+        private.check_folder(folder)
+        for gpu in free:
+            if sum(free.values()) < wanted:
+                free[gpu] = kept.enter_context(files.lock_file(folder / slug(gpu), wait=False)) is not None
+    chosen = sorted(free, key=lambda gpu: not free[gpu])
+    return [chosen[i % len(chosen)] for i in range(wanted)] if chosen else []
 
 
 def detach(folder: Path, lock: int) -> int | None:
@@ -53,12 +73,18 @@ def detach(folder: Path, lock: int) -> int | None:
     return None
 
 
-def _start(run: Run, rank: int) -> subprocess.Popen | forked_ranks.Rank:
+def _start(run: Run, rank: int, gpus: list[str]) -> subprocess.Popen | forked_ranks.Rank:
     record, options = run.record, run.record["options"]
     command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.rank.main", str(run.path)]
     layout = ",".join([str(options["ranks_per_node"])] * options["nodes"])
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": str(rank), "CLUSTER_LAYOUT": layout}
     env["CLUSTER_ATTEMPT"] = str(record["attempt"])
+    if gpus:
+        each = (
+            len(gpus) if record["controller"] == "mpi" else len(gpus) // run.ranks
+        )  # mpirun starts all ranks
+        env[local.GPUS] = ",".join(dict.fromkeys(gpus[rank * each : (rank + 1) * each]))
+        env.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # other programs use this machine's GPUs, too
     if record["controller"] == "mpi":
         env["CLUSTER_LAUNCHER"] = "mpirun"
         env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # many containers forbid the default, CMA

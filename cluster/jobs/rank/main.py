@@ -66,6 +66,10 @@ def main(folder: Path) -> int:
     if child == 0:
         die_with_parent()
         os.close(pipe)
+        empty = os.open(os.devnull, os.O_RDONLY)  # no launcher's terminal or pipe is the ranks' input
+        os.dup2(empty, 0)
+        if empty:
+            os.close(empty)
         for fd in (1, 2):  # also the output of C++ libraries and children
             os.dup2(printed, fd)
         os.close(printed)
@@ -97,6 +101,9 @@ def main(folder: Path) -> int:
     signal.setitimer(signal.ITIMER_REAL, 0)
     log.close()
     code = os.waitstatus_to_exitcode(status)
+    if code == 0 and not run.result(here.rank).exists() and not attempts.superseded(run):
+        code = 1  # the process says that all is well, but the function has not returned
+        files.write_json(run.error(here.rank), _unreturned(here.rank))
     record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": 1024 * usage.ru_maxrss}
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
     if not attempts.superseded(run):
@@ -135,15 +142,31 @@ def _work(run: Run, here: rendezvous.Position) -> int:
             stop()
         ready = {"time": time.time(), "communication_threads": threads}
         files.write_json(run.ready(here.rank), ready)
-        results.save(run, here.rank, _call(call, run))
+        _keep(run, here.rank, _call(call, run))
         if timeline:
             time.sleep(0.2)  # at its end, Horovod drops events that it has not written yet
     except BaseException as e:
-        if not isinstance(e, SystemExit) or e.code not in (None, 0):
+        if not isinstance(e, SystemExit) or not (e.code is None or (isinstance(e.code, int) and e.code == 0)):
             return _fail(run, here.rank, e, call["cells"])
         results.save(run, here.rank, None)
     # MPI must be finalized by the process that initialized it
     return 0 if record["controller"] == "mpi" else _leave()
+
+
+def _keep(run: Run, rank: int, value: Any) -> None:
+    """Record what the function returned, and print what of it is only text."""
+    for part in results.save(run, rank, value)[:10]:
+        print(f"Not stored: {part.place} ({part.type}): {part.why}.", file=sys.stderr, flush=True)
+
+
+def _unreturned(rank: int) -> dict[str, Any]:
+    """Return the error of a rank whose process ended with exit code 0 while the function was running."""
+    what = f"The process of rank {rank} ended with exit code 0 before its function had returned."
+    step = (
+        f"Something called os._exit, or replaced the process: look at job.logs({rank}), and return instead."
+    )
+    error = {"type": "RankFailed", "message": what, "traceback": "", "time": time.time()}
+    return error | {"what": what, "next_step": step}
 
 
 def _leave() -> int:
@@ -160,6 +183,7 @@ def _leave() -> int:
 def _call(call: dict[str, Any], run: Run) -> Any:
     if call["script"] is None:
         arrays = shared.load(run, call.get("arrays", []))
+        sys.argv[:] = [run.record["name"]]  # as of a script without arguments
         function, args, kwargs = pickle.loads(call["function"], buffers=arrays)
         return function(*args, **kwargs)
     path, text, sys.argv[:] = call["script"], call["text"], [call["script"], *call["argv"]]
@@ -173,27 +197,43 @@ def _call(call: dict[str, Any], run: Run) -> Any:
 
 def _fail(run: Run, rank: int, e: BaseException, cells: Iterable[str]) -> int:
     """Record the exception and exit at once; a normal exit would wait for ranks that wait for this one."""
-    tb = e.__traceback__
-    while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
-        tb = tb.tb_next
-    text = "".join(traceback.TracebackException(type(e), e, tb).format())
-    for name in cells:
-        text = text.replace(f'File "{name}"', "Notebook cell")
-    message = str(e)
-    if "node " in message or "[Op:" in message:
-        text, message = text.replace(message, plain(message)), NODES.sub("", GRAPH.sub("", message)).strip()
-    text, message = rank_log.clip(text), rank_log.clip(message)
-    error: dict[str, Any] = {"type": type(e).__name__, "message": message, "traceback": text}
-    error["time"] = time.time()
-    frames, line = stacks.of_traceback(tb)
-    error["location"] = stacks.location(frames, error["time"], text=line)
-    if isinstance(e, JobError):
-        error |= {"what": rank_log.clip(e.what), "next_step": e.next_step}
-    if not attempts.superseded(run):
-        files.write_json(run.error(rank), error)
-    print(text, file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1)
+    code = e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1
+    try:
+        tb = e.__traceback__
+        while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
+            tb = tb.tb_next
+        message = _str(e)
+        try:
+            text = "".join(traceback.TracebackException(type(e), e, tb).format())
+        except Exception:  # whatever the exception's own methods raise
+            text = "".join(traceback.format_tb(tb)) + f"{type(e).__name__}: {message}\n"
+        for name in cells:
+            text = text.replace(f'File "{name}"', "Notebook cell")
+        if "node " in message or "[Op:" in message:
+            text = text.replace(message, plain(message))
+            message = NODES.sub("", GRAPH.sub("", message)).strip()
+        text, message = rank_log.clip(text), rank_log.clip(message)
+        error: dict[str, Any] = {"type": type(e).__name__, "message": message, "traceback": text}
+        error["time"] = time.time()
+        frames, line = stacks.of_traceback(tb)
+        error["location"] = stacks.location(frames, error["time"], text=line)
+        if isinstance(e, JobError):
+            error |= {"what": rank_log.clip(str(e.what)), "next_step": str(e.next_step)}
+        if not attempts.superseded(run):
+            files.write_json(run.error(rank), error)
+        with contextlib.suppress(Exception):  # the streams may be closed or replaced
+            print(text, file=sys.stderr, flush=True)
+            sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+def _str(e: BaseException) -> str:
+    """Return an exception's message, whatever its `__str__` does."""
+    try:
+        return str.__str__(str(e))
+    except BaseException as error:
+        return f"<its __str__ raises {type(error).__name__}>"
 
 
 def plain(message: str) -> str:

@@ -176,7 +176,7 @@ def _refuse_shared(ids: Sequence[str]) -> None:
         if len(ranks) > 1:
             raise LaunchFailed(
                 f"Ranks {', '.join(ranks)} share one GPU ({gpu[:8]}…), but NCCL allows one rank per GPU.",
-                "Use at most one rank per GPU: fewer ranks_per_node, or gpus_per_rank=1 on Slurm. "
+                "Use at most one rank per GPU: fewer ranks_per_node, or gpus_per_rank=1. "
                 "For CPUs, use gpus_per_rank=0.",
             )
 

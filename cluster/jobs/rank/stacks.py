@@ -17,7 +17,7 @@ import re
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -38,6 +38,9 @@ COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|broadcast|reducescatter|
 NETWORK, MESSAGES = f"{PACKAGE}/network/", {"send", "receive", "sendreceive", "wait", "wait_for_all"}
 KERAS = ("evaluate", "predict", "fit")
 KERAS_CALL = re.compile(rf"\.({'|'.join(KERAS)})\(")
+
+DATA = re.compile(r"tensorflow/python/(?:ops/script_ops|data/)|keras/src/trainers/data_adapters/")
+RUNNER = re.compile(rf'  File "(?:{re.escape(PACKAGE)}/jobs/|<frozen runpy>).*", line ')
 
 Frame = tuple[str, int, str]  # file, line, function
 
@@ -87,6 +90,15 @@ class Watch:
 
     def _look(self) -> None:
         now, metrics = time.time(), self._files.metrics(self._rank)
+        if self._does_not_run():
+            if not (self._noted and self._noted.get("stopped")):
+                self._note(
+                    {"since": now, "where": "", "calls": [], "computing": False, "stopped": self._child}
+                )
+            return
+        if self._noted and self._noted.get("stopped"):
+            self._forget()
+            self._since = now
         logged = metrics.stat().st_size if metrics.exists() else 0
         seen = self._printed_bytes(), logged
         if not self._files.ready(self._rank).exists():  # the rank imports libraries, or is waiting to connect
@@ -140,7 +152,7 @@ class Watch:
         others wait, too, or if it has been in the same collective since the previous request.
         """
         self._pending = False
-        frames = frames_of(self._files.stacks(self._rank).read_text(errors="replace"))
+        *others, frames = threads_of(self._files.stacks(self._rank).read_text(errors="replace"))
         collective, switches = collective_of(frames), self._main_switches()
         # the calls of cluster.network poll for messages and sleep in between
         polls = collective and collective[0][0].startswith(NETWORK)
@@ -152,8 +164,15 @@ class Watch:
         if computing and not self._others_wait:
             self._forget()
             return
-        self._noted = location(frames, self._since, computing)
-        files.write_json(self._files.location(self._rank), self._noted)
+        self._note(location(frames, self._since, computing, others=others))
+
+    def _note(self, noted: Location) -> None:
+        self._noted = noted
+        files.write_json(self._files.location(self._rank), noted)
+
+    def _does_not_run(self) -> bool:
+        """Return whether a signal has stopped the rank's process, which then does not answer either."""
+        return Path(f"/proc/{self._child}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
 
     def _forget(self) -> None:
         self._files.location(self._rank).unlink(missing_ok=True)
@@ -187,10 +206,23 @@ def _ticks(stat: Path) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def threads_of(text: str) -> list[list[Frame]]:
+    """Return the frames of each thread, innermost first; `faulthandler` writes the main thread last."""
+    threads = [part.splitlines() for part in text.rstrip().split("most recent call first):\n")]
+    found = [[m for m in map(FRAME.match, lines) if m] for lines in threads[1:] or [[]]]
+    return [[(m["file"], int(m["line"]), m["function"]) for m in thread] for thread in found]
+
+
 def frames_of(text: str) -> list[Frame]:
-    """Return the frames of the main thread, innermost first; `faulthandler` writes this thread last."""
-    lines = text.rstrip().rpartition("most recent call first):\n")[2].splitlines()
-    return [(m["file"], int(m["line"]), m["function"]) for m in map(FRAME.match, lines) if m]
+    """Return the frames of the main thread, innermost first."""
+    return threads_of(text)[-1]
+
+
+def without_runner(text: str) -> str:
+    """Return stacks without the frames of the code that runs a job, and threads that have no others."""
+    parts = re.split(r"(?m)^(?=(?:Current thread|Thread) 0x)", text)
+    lines = [[x for x in part.splitlines() if not RUNNER.match(x)] for part in parts]
+    return "\n".join("\n".join(kept) for kept in lines if any(map(FRAME.match, kept)))
 
 
 def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
@@ -200,27 +232,48 @@ def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
     return [(f.filename, f.lineno or 0, f.name) for f in frames], line
 
 
-def location(frames: list[Frame], since: float, computing: bool = False, text: str = "") -> Location:
+def location(
+    frames: list[Frame],
+    since: float,
+    computing: bool = False,
+    text: str = "",
+    others: Sequence[list[Frame]] = (),
+) -> Location:
     """Return the location of a rank: the line of the student's code, and the call made there.
 
-    text: that line, which names the call of Keras if tracebacks hide its frames.
+    text: that line, which names the call of Keras if tracebacks hide its frames. others: the frames of the
+    other threads, one of them may be in a generator that the main thread waits for.
 
     >>> location([("/home/me/train.py", 14, "train")], since=0.0)["where"]
     'line 14 of your cell, in train'
     """
     mine = next((f for f in frames if own(f[0])), None)
-    where, called = "code of a library", frames
-    if mine:
-        file, line, function = mine
-        known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
-        where = f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"
-        called = frames[: frames.index(mine)]
+    where = _line(mine) if mine else "code of a library"
+    called = frames[: frames.index(mine)] if mine else frames
     collective = next((name for *_, name in collective_of(called)), "").removeprefix("horovod_").strip("_")
     keras = next((function for _, _, function in called[::-1] if function in KERAS), "")
     if not keras and (named := KERAS_CALL.search(text)):
         keras = named[1]
     calls = [name for name in (keras, collective) if name]
-    return {"since": since, "where": where, "calls": calls, "computing": computing}
+    # a compiled step shows none of its operations, and some of them may be collectives
+    in_step = bool(called) and "tensorflow/python/eager/" in called[0][0]
+    if not collective and called and (source := next(filter(None, map(_generator, others)), None)):
+        where, calls, in_step = f"{_line(source)}, which provides data for {keras or where}", [], False
+    found: Location = {"since": since, "where": where, "calls": calls, "computing": computing}
+    return found | {"collective": bool(collective or in_step)}
+
+
+def _line(frame: Frame) -> str:
+    file, line, function = frame
+    known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
+    return f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"
+
+
+def _generator(frames: list[Frame]) -> Frame | None:
+    """Return the student's innermost line in a thread that reads data for TensorFlow or Keras."""
+    mine = next((i for i, f in enumerate(frames) if own(f[0])), None)
+    data = mine is not None and any(DATA.search(file) for file, *_ in frames[mine:])
+    return frames[mine] if data and mine is not None else None
 
 
 def collective_of(frames: list[Frame]) -> list[Frame]:

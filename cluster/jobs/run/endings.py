@@ -96,10 +96,11 @@ def _while_waiting(
         return what, step
     left = [r["rank"] for r in records if r.get("exit_code") != 0]
     computing = [r for r in left if r not in locations or locations[r]["computing"]]
+    fits = waiting.advice(records, locations)
     if not computing:
-        return what, waiting.UNEQUAL
+        return what, fits
     joins = f"That helps only if {named(computing)} would have joined the others."
-    return what, f"{step} {joins} {waiting.UNEQUAL}"
+    return what, f"{step} {joins} {fits}".rstrip()
 
 
 def _because_of_others(

@@ -15,6 +15,7 @@ A folder `runs/<name>-<key12>/` contains these files, in the order they appear:
     stacks.request   the request for the stacks of all ranks, made when it was last modified
     ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
     out-R.log        rank R's output; metrics-R.jsonl its metrics; result-R.json and .npz its result
+    result-R.txt     parts of the result that are only text; value-R.pkl the rank's own copy (see `results`)
     out-R.log.N      the output from byte N on, once the log has reached its limit (see `rank_log`)
     interrupted.json when Slurm was first seen to have stopped the job and to be about to restart it
     cancel.json      a request to cancel the job, with its time
@@ -39,16 +40,19 @@ each item counts. Equal items are one run, and the first of them has the folder.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import hashlib
 import re
+from collections.abc import Callable
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from cluster.system import files
 
-from ..errors import NoSuchJob
+from ..errors import ENDINGS, Damaged, NoSuchJob
+from ..options import NAMES, check_options
 from . import private
 
 # Names of the files written by a submission.
@@ -58,8 +62,16 @@ LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: prefix of the
 ROUND = "round-"
 
 # Files of an attempt that would mislead the next one.
-LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json")
-LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "location-*.json", "stacks*")
+LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "value-*.pkl", "ready-*.json")
+LEFT += (
+    "rendezvous-*.json",
+    "timeline.json",
+    "seen.json",
+    "cancel.json",
+    "interrupted.json",
+    "location-*.json",
+    "stacks*",
+)
 
 
 class RunRecord(TypedDict):
@@ -87,6 +99,82 @@ class RunRecord(TypedDict):
     items: NotRequired[list[Any]]  # in a sweep only, like keys and parameter
     keys: NotRequired[list[str]]
     parameter: NotRequired[str]
+
+
+# Fields that are read without asking whether they exist: {name: (whether a value is valid, what replaces
+# another one)}. The second function gets the run, the record's path and the value, or None.
+Fields = dict[str, tuple[Callable[[Any], bool], Callable[["Run", Path, Any], Any]]]
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda v: isinstance(v, kinds)
+
+
+def _date(v: Any) -> bool:
+    try:
+        return bool(datetime.datetime.fromisoformat(v))
+    except (TypeError, ValueError):
+        return False
+
+
+def _number(v: Any) -> bool:
+    """Return whether a value is a time in seconds, or another number of a usual size."""
+    return isinstance(v, (int, float)) and abs(v) < 1e12
+
+
+def _modified(run: Run, path: Path, _: Any) -> float:
+    return path.stat().st_mtime
+
+
+def _modified_on(run: Run, path: Path, _: Any) -> str:
+    return datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).isoformat()
+
+
+def _all_options(run: Run, path: Path, v: Any) -> dict[str, Any]:
+    return vars(check_options({})) | (v if isinstance(v, dict) else {})
+
+
+def _numbered(run: Run, path: Path, _: Any) -> list[None]:
+    """Return as many unknown items as the rounds of a sweep contain."""
+    items = [i for number in run.rounds() for i in Run(run.round(number)).items()]
+    return [None] * (max(items, default=-1) + 1)
+
+
+SUBMISSION: Fields = {
+    "key": (_is(str), lambda run, path, _: ""),
+    "name": (_is(str), lambda run, path, _: path.parent.name),
+    "ranks": (
+        lambda v: _is(int)(v) and 0 < v < 10**6,
+        lambda run, path, _: max(1, len(list(path.parent.glob("rank-*.json")))),
+    ),
+    "backend": (lambda v: v in ("local", "slurm"), lambda run, path, _: "local"),
+    "controller": (_is(str), lambda run, path, _: "gloo"),
+    "submitted": (_date, _modified_on),
+    "resumed": (lambda v: v is None or _date(v), _modified_on),
+    "attempt": (_is(int), lambda run, path, _: 1),
+    "options": (lambda v: isinstance(v, dict) and {*NAMES} <= {*v}, _all_options),
+    "command": (_is(str), lambda run, path, _: ""),
+    "arguments": (_is(dict), lambda run, path, _: {}),
+    "env": (_is(list), lambda run, path, _: []),
+}
+SWEEP: Fields = {
+    "items": (_is(list), _numbered),
+    "keys": (_is(list), lambda run, path, _: []),
+    "parameter": (_is(str), lambda run, path, _: "item"),
+}
+RANK: Fields = {
+    "started": (_number, _modified),
+    "host": (_is(str), lambda run, path, _: ""),
+}
+END: Fields = {
+    "ending": (lambda v: isinstance(v, str) and v in ("Done", *ENDINGS), lambda run, path, _: "Lost"),
+    "what": (_is(str), lambda run, path, _: f"The record of its end, {path}, is damaged."),
+    "next_step": (_is(str), lambda run, path, _: ""),
+    "traceback": (_is(str), lambda run, path, _: ""),
+    "started": (lambda v: v is None or _number(v), lambda run, path, _: None),
+    "ended": (_number, _modified),
+    "hashes": (_is(dict), lambda run, path, _: {}),
+}
 
 
 class Run:
@@ -141,18 +229,42 @@ class Run:
     def arrays(self, rank: int) -> Path:
         return self.path / f"result-{rank}.npz"
 
+    def result_text(self, rank: int) -> Path:
+        return self.path / f"result-{rank}.txt"
+
+    def result_copy(self, rank: int) -> Path:
+        return self.path / f"value-{rank}.pkl"
+
     def rendezvous(self, attempt: str) -> Path:
         return self.path / f"rendezvous-{attempt}.json"
 
     def all_metrics(self) -> list[Path]:
         """Return the existing metrics files of all ranks."""
-        return sorted(self.path.glob(f"{METRICS}*.jsonl"))
+        found = (p for p in self.path.glob(f"{METRICS}*.jsonl") if p.stem.removeprefix(METRICS).isdigit())
+        return sorted(found)
 
-    # What the files record.
+    # What the files record. In a damaged record, what is missing, or of another type, is replaced.
     @functools.cached_property
     def record(self) -> RunRecord:
-        """The record of the submission."""
-        return files.read_json(self.run_json)
+        """The record of the submission. Raises Damaged if it is not a JSON object."""
+        record = self._completed(self.run_json, SUBMISSION)
+        if record and ("items" in record or self.round(1).is_dir()):
+            record = self._completed(self.run_json, SUBMISSION | SWEEP)
+            if len(record["keys"]) != len(record["items"]):
+                record["keys"] = [str(i) for i in range(len(record["items"]))]
+        return record
+
+    def _completed(self, path: Path, fields: Fields) -> Any:
+        """Return a record with all its fields, or None if it does not exist. Raises Damaged for no object."""
+        record = files.read_json(path)
+        if record is not None and not isinstance(record, dict):
+            what = f"{path} is damaged: it contains a {type(record).__name__}."
+            raise Damaged(what, "Submit the job again: rerun=True.")
+        if record is not None:
+            for name, (valid, usual) in fields.items():
+                if not valid(record.get(name)):
+                    record[name] = usual(self, path, record.get(name))
+        return record
 
     @property
     def ranks(self) -> int:
@@ -161,11 +273,14 @@ class Run:
 
     def rank_record(self, rank: int) -> dict[str, Any] | None:
         """Return what a rank's supervisor has recorded, or None if the rank has not started."""
-        return files.read_json(self.rank(rank))
+        record = self._completed(self.rank(rank), RANK)
+        if record and not _number(record.get("ended", 0.0)):
+            del record["ended"]
+        return record and record | {"rank": rank}
 
     def ending(self) -> dict[str, Any] | None:
         """Return how the run ended, or None if that is not recorded (yet)."""
-        return files.read_json(self.end)
+        return self._completed(self.end, END)
 
     def backend_record(self) -> dict[str, Any] | None:
         """Return what runs the job: its own backend.json or, for an item of a sweep, its round's; or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from cluster.system import files
 from cluster.system.text import named
@@ -16,6 +16,10 @@ UNEQUAL = (
     "All ranks must call the same collectives equally often: give each rank the same number of batches, "
     "the same validation_data and the same callbacks, and call evaluate() on all ranks or on none."
 )
+OWN_CODE = (
+    "What do these lines wait for? Common causes are a lock that is held elsewhere, a queue whose thread or "
+    "process has ended, a program that was started, input, and the network."
+)
 LOOK = "job.stacks() shows where each rank is in the code; job.cancel() cancels the job."
 
 
@@ -26,6 +30,8 @@ class Location(TypedDict):
     where: str  # "line 14 of train.py, in train"
     calls: list[str]  # the calls in that line, outermost first: a method of Keras, a collective
     computing: bool  # whether it computes while other ranks wait for it
+    collective: NotRequired[bool]  # whether it is in a collective, or in a step of TensorFlow that has some
+    stopped: NotRequired[int]  # process ID of a rank that does not run, because a signal has stopped it
 
 
 def locations(run: Run) -> dict[int, Location]:
@@ -48,7 +54,24 @@ def now(run: Run) -> tuple[str, str] | None:
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in places.values()):
         return None
     records = [run.rank_record(r) or {"rank": r} for r in range(run.ranks)]
-    return describe(records, places, at, running=True), f"{LOOK} {UNEQUAL}" if len(records) > 1 else LOOK
+    return describe(records, places, at, running=True), f"{LOOK} {advice(records, places)}".rstrip()
+
+
+def advice(records: list[dict[str, Any]], found: dict[int, Location]) -> str:
+    """Return the next step that fits where the ranks are: in collectives, in other code, or stopped."""
+    ranks: dict[str, list[int]] = {}
+    for record in records:
+        how, _ = _stands(record, found.get(record["rank"]), len(records))
+        ranks.setdefault(how, []).append(record["rank"])
+    steps = []
+    if "stopped" in ranks:
+        kill = "; ".join(f"kill -CONT {found[r].get('stopped')}" for r in ranks["stopped"][:3])
+        steps.append(f"To continue {named(ranks['stopped'])}, run there: {kill}.")
+    if "idle" in ranks and len(records) > 1:
+        steps.append(f"{named(ranks['idle']).capitalize()}: no collective. {OWN_CODE}")
+    if "waits" in ranks and "stopped" not in ranks:
+        steps.append(UNEQUAL)
+    return " ".join(steps)
 
 
 def describe(
@@ -71,6 +94,8 @@ def describe(
         if how == "waits":
             since = f" {seconds:.0f} s for {named(others)}" if others else ""
             text = f"{f'{has} ' if running else ''}waited{since} {where}"
+        elif how == "stopped":
+            text = f"{is_now if running else was} stopped by a signal (SIGSTOP) for {seconds:.0f} s"
         elif how == "idle":
             text = f"{f'{has} been' if running else was} idle for {seconds:.0f} s {where}"
         elif how == "returned":
@@ -82,14 +107,17 @@ def describe(
 
 
 def _stands(record: dict[str, Any], location: Location | None, ranks: int) -> tuple[str, str]:
-    """Return (how, where): "returned", "waits" in a collective for other ranks, "idle", "computing"."""
+    """Return (how, where): "returned", "waits" in a collective for others, "idle", "computing", "stopped"."""
     if record.get("exit_code") == 0:
         return "returned", ""
     if location is None:
         return "computing", ""
     if location["computing"]:
         return "computing", at_location(location)
-    return "waits" if location["calls"] and ranks > 1 else "idle", at_location(location)
+    if location.get("stopped"):
+        return "stopped", ""
+    collective = location.get("collective", bool(location["calls"]))  # older records do not contain it
+    return "waits" if collective and ranks > 1 else "idle", at_location(location)
 
 
 def at_location(location: Location) -> str:

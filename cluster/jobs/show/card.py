@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.system import files
-
 from ..metrics import last
 from ..run import waiting
 from ..run.run_folder import RunFolder
@@ -20,15 +18,18 @@ from .render import View, page
 def card(job: ShownJob) -> str:
     """Return a job's card: state, name, ranks, backend, time, progress, error, folder."""
     now = job.status
-    end = files.read_json(RunFolder(job.folder).end) or {}
+    run = RunFolder(job.folder)
+    end = run.ending() or {}
     ranks = f"{job.ranks} rank{'s' * (job.ranks > 1)}, {job.backend} backend, {job.spec['controller']}"
     _, done = steps(job.folder)
     facts = [ranks, took(job.folder, end), f"step {done}" if done else ""]
     view = View(job.name, str(now), list(filter(None, facts)), folder=relative(job.folder))
-    if now not in ("done", "running") or (now == "running" and waiting.now(RunFolder(job.folder))):
+    if now not in ("done", "running") or (now == "running" and waiting.now(run)):
         view.words.append(now.what)
     view.error = end.get("traceback", "").rstrip()
     view.notes += [f"→ {now.next_step}"] if now.next_step else []
+    if any(run.result_text(r).exists() for r in range(job.ranks)):
+        view.notes.append("→ A part of the result is only text: `job.result(partial=True)` returns the rest.")
     return page(view)
 
 
@@ -37,7 +38,7 @@ def took(folder: Path, end: dict[str, Any] | None) -> str:
 
     end: the run's end.json; empty or None if the run has not ended.
     """
-    first = end or files.read_json(RunFolder(folder).rank(0)) or {}
+    first = end or RunFolder(folder).rank_record(0) or {}
     if not first.get("started"):
         return ""
     return span((end["ended"] if end else time.time()) - first["started"])

@@ -13,7 +13,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from ..metrics import OWN, Tail
+from ..metrics import OWN, Tail, number
 
 POINTS = 400
 WINDOW = 30.0  # seconds over which the step rate is averaged
@@ -63,7 +63,7 @@ class Rank:
     def add(self, row: dict[str, Any]) -> None:
         self.seen = row["time"]
         for name in ("step", "steps"):
-            if isinstance(row.get(name), (int, float)):
+            if number(row.get(name)):
                 setattr(self, name, row[name])
         if "step" in row and self.step is not None:
             if self._recent and self._recent[-1][1] > self.step:
@@ -71,7 +71,7 @@ class Rank:
             self._recent.append((self.seen, self.step))
             while len(self._recent) > 2 and self.seen - self._recent[0][0] > WINDOW:
                 self._recent.popleft()
-        self.numbers |= {k: v for k, v in row.items() if _number(v) and k not in KNOWN}
+        self.numbers |= {k: v for k, v in row.items() if number(v) and k not in KNOWN}
 
     @property
     def rate(self) -> float | None:
@@ -113,10 +113,10 @@ class Curves:
             rank = row["rank"]
             self.ranks.setdefault(rank, Rank()).add(row)
             self._lines[rank] = self._lines.get(rank, 0) + 1
-            axis = next((a for a in ("step", "epoch") if _number(row.get(a))), "line")
+            axis = next((a for a in ("step", "epoch") if number(row.get(a))), "line")
             x = row.get(axis, self._lines[rank])
             for name, value in row.items():
-                if name not in KNOWN and _number(value):
+                if name not in KNOWN and number(value):
                     self.curves.setdefault((axis, name, rank), Curve()).add(x, value)
         return bool(rows)
 
@@ -179,10 +179,6 @@ def since(iso: str) -> float:
 def ago(at: float) -> str:
     """Describe how long ago a time (Unix seconds) was."""
     return span(max(0.0, time.time() - at))
-
-
-def _number(v: Any) -> bool:
-    return isinstance(v, (int, float)) and not isinstance(v, bool)
 
 
 def _mean(a: tuple[float, float, int], b: tuple[float, float, int]) -> tuple[float, float, int]:

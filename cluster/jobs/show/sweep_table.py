@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cluster.system import files
-
 from ..errors import OptionValueError
 from ..metrics import last
 from ..run.run_folder import RunFolder
@@ -48,14 +46,14 @@ def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
         return values | {"error": f"Lost: {status.what}"}
     job = sweep[i]
     if status == "done":
-        value = job.result()
+        value = job.result(partial=True)
         if isinstance(value, dict) and all(isinstance(k, str) for k in value):
             values |= {k: v for k, v in value.items() if k not in values and _single(v)}
         elif value is not None:
             values["result"] = value
     logged = last(RunFolder(job.folder).metrics(0))
     values |= {k: v for k, v in logged.items() if k not in values and k not in KNOWN}
-    if end := files.read_json(RunFolder(job.folder).end):
+    if end := RunFolder(job.folder).ending():
         if end["started"]:
             values["seconds"] = round(end["ended"] - end["started"], 3)
         if error := job.error():

@@ -61,7 +61,7 @@ class Timeline:
         self._zero = since(run.get("resumed") or run["submitted"])
         self._requested = run["options"].get("timeline", False)
         self._now = job.status.as_of if job.status.ended else None
-        self.records = {r: files.read_json(RunFolder(self._folder).rank(r)) for r in range(self.ranks)}
+        self.records = {r: RunFolder(self._folder).rank_record(r) for r in range(self.ranks)}
         self._ready = {r: files.read_json(RunFolder(self._folder).ready(r)) for r in range(self.ranks)}
         self.exchanges, self._whole = horovod_trace.read_exchanges(RunFolder(self._folder).timeline)
         self._rows = [row for r in range(self.ranks) for row in self._spans_of(r)]
@@ -156,7 +156,7 @@ class Timeline:
         if record is None:
             return []
         end = record.get("ended") or self._now or time.time()
-        begun = min(max(ready["time"], record["started"]), end) if ready else end
+        begun = min(max(ready.get("time", 0.0), record["started"]), end) if ready else end
         rows = [(rank, "queued", self._zero, record["started"]), (rank, "starting", record["started"], begun)]
         result = RunFolder(self._folder).result(rank)
         last, end = end, max(begun, min(end, result.stat().st_mtime)) if result.is_file() else end

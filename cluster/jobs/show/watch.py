@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cluster.system import files
-
 from ..run import rank_log, waiting
 from ..run.run_folder import RunFolder
 from . import render
@@ -107,7 +105,7 @@ def _seen(watched: list[Source]) -> list[Any]:
 def _one(w: Source, logs: int) -> View:
     job, status = w.job, w.status
     p = job.ranks
-    ran = took(w.folder, files.read_json(RunFolder(w.folder).end))
+    ran = took(w.folder, RunFolder(w.folder).ending())
     facts = [f"{p} rank{'s' * (p > 1)}, {job.backend} backend", ran]
     view = View(w.name, str(status), list(filter(None, facts)))
     view.words = [*_reason(w), *w.curves.warnings()]
@@ -166,7 +164,7 @@ def _progress(w: Source, r: int) -> tuple[float | None, list[str]]:
     """Return (the fraction of a rank's steps that is done, the facts about the rank)."""
     if rank := w.curves.ranks.get(r):
         return rank.share, render.facts(rank, w.over)
-    record = files.read_json(RunFolder(w.folder).rank(r))
+    record = RunFolder(w.folder).rank_record(r)
     if record is None:
         return None, ["not started"]
     if "ended" in record:
