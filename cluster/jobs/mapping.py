@@ -96,6 +96,8 @@ class SweepPlan(Plan):
         named = isinstance(parameter, str) and parameter.isidentifier()
         record["items"], record["keys"] = self.items, [p.key for p in self.plans]
         record["parameter"] = parameter if named else "item"
+        record["bases"] = [p.base for p in self.plans]
+        record["files"] = {path: state for p in self.plans for path, state in p.files.items()}
         call = [self.program.name, provenance.short(self.items)]
         call += [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
         record["command"] = f"map({', '.join(call + provenance.keywords(dict(others), record['options']))})"
@@ -184,17 +186,20 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
             f"max_parallel={max_parallel!r} is not valid.",
             "max_parallel must be a whole number, 1 or more, or None.",
         )
-    plans = []
+    plans: list[Plan] = []
+    index = None
     for i, item in enumerate(_listed(items)):
         try:
-            plans.append(plan(target, (item,), keywords, "map", ("max_parallel",)))
+            plans.append(plan(target, (item,), keywords, "map", ("max_parallel",), index))
+            if plans[-1].files and index is None:
+                index = reads.recorded(plans[-1].runs)
         except NotPicklable as e:
             raise NotPicklable(f"items[{i}]: {e.what}", e.next_step) from None
     key = fingerprint.digest([FORMAT, "map", [p.key for p in plans]])
     first, plain = plans[0], [_plain(v) for v in items]
     notes = list(dict.fromkeys(note for p in plans for note in p.notes))
     return SweepPlan(
-        first.options, first.program, first.runs, key, {}, {}, notes, plans, plain, max_parallel
+        first.options, first.program, first.runs, key, key, {}, {}, notes, plans, plain, max_parallel
     )  # fmt: skip
 
 

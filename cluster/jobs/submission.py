@@ -173,7 +173,7 @@ def say_large(sent: Program, items: int = 0) -> None:
 class Plan:
     """A requested run: the call, its options, and its cache key. `SweepPlan` extends it for `map`.
 
-    files: {path: state} of what its arguments name. environment: the variables that it reads. notes: what the
+    base: the key without files. files: {path: state} of what its values name. environment: the variables that it reads. notes: what the
     user should know about the key.
     """
 
@@ -181,6 +181,7 @@ class Plan:
     program: Program
     runs: Path
     key: str
+    base: str
     files: dict[str, reads.State]
     environment: dict[str, str]
     notes: list[str]
@@ -216,6 +217,8 @@ class Plan:
             "versions": provenance.versions(),
             "machine": provenance.machine(),
         }
+        if self.files:
+            record["files"], record["base"] = self.files, self.base
         if backend == "slurm":
             record["site"] = _site(self.options)
         if item is not None:
@@ -290,10 +293,12 @@ def plan(
     keywords: dict[str, Any],
     caller: str = "submit",
     own: tuple[str, ...] = (),
+    index: dict[str, Any] | None = None,
 ) -> Plan:
     """Return the run requested by `submit(target, *args, **keywords)`, without writing anything.
 
     caller: the name of the call, used in messages. own: additional options of that call.
+    index: what `reads.recorded` returns, if it is known.
     """
     if not callable(target) and not isinstance(target, (str, os.PathLike)):
         raise OptionError(
@@ -308,16 +313,29 @@ def plan(
     runs = layout.root(options.folder)
     files, notes = reads.files(sent.paths, str(runs))
     environment = reads.variables(sent.strings, provenance.environment(options))
-    form = [
-        FORMAT,
-        sent.form,
-        options.resources(),
-        *([[reads.form(files), environment]] if files or environment else []),
-    ]
+    form = [FORMAT, sent.form, options.resources(), *([environment] if environment else [])]
+    base = fingerprint.digest(form)
     for where, why in sent.unstable.items():
         notes.append(
             f"{sent.name}() refers to {where}, which cannot be compared by value ({why}). "
             f"So this run is never replayed: {caller}() runs it each time."
         )
         form.append(secrets.token_hex())
-    return Plan(options, sent, runs, fingerprint.digest(form), files, environment, notes)
+    key = fingerprint.digest([*form, reads.form(files)] if files else form)
+    if files and not sent.unstable:
+        index = reads.recorded(runs) if index is None else index
+        key, files = _of_recorded(index.get(base, []), key, files, notes)
+    return Plan(options, sent, runs, key, base, files, environment, notes)
+
+
+def _of_recorded(found: list[Any], key: str, files: dict[str, reads.State], notes: list[str]) -> Any:
+    """Return (key, files) of the recorded run whose files differ only by what it wrote, or those given."""
+    for former, states, run in [] if key in {row[0] for row in found} else found:
+        outputs = reads.written(files, states, run)
+        if outputs is not None:
+            more = f" and {len(outputs) - 3} others" if len(outputs) > 3 else ""
+            notes.append(
+                f"{', '.join(outputs[:3])}{more} changed while {run.path.name} ran: taken as its output."
+            )
+            return former, states
+    return key, files

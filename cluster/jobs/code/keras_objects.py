@@ -45,11 +45,14 @@ def description(v: Any) -> list[Any]:
     """
     parts = reached(v)
     config, compiled = None, None
-    with contextlib.suppress(NotImplementedError, TypeError, ValueError):  # a class without a configuration
-        config = _config(v, parts)
-    if hasattr(v, "get_compile_config"):
-        with contextlib.suppress(NotImplementedError, TypeError, ValueError):
-            compiled = numbered_names(v.get_compile_config() or {})
+    with _distinct(parts):
+        with contextlib.suppress(
+            NotImplementedError, TypeError, ValueError
+        ):  # a class without a configuration
+            config = numbered_names(v.get_config())
+        if hasattr(v, "get_compile_config"):
+            with contextlib.suppress(NotImplementedError, TypeError, ValueError):
+                compiled = numbered_names(v.get_compile_config() or {})
     if isinstance(v, sys.modules["keras"].Loss):  # for example, Huber's delta is not in its configuration
         compiled = getattr(v, "_fn_kwargs", {})
     variables = [getattr(v, "weights", None) or getattr(v, "variables", None) or []]
@@ -58,20 +61,6 @@ def description(v: Any) -> list[Any]:
     code = [x for x in parts if isinstance(x, (type, types.FunctionType))]
     code += [type(x) for x in parts if x is not v and is_own(x)]
     return [config, compiled, numbers, code, [attributes(x) for x in parts if is_own(x)]]
-
-
-def _config(v: Any, parts: list[Any]) -> Any:
-    """Return the configuration without the bytecode of Lambda layers, which contains paths."""
-    found = numbered_names(v.get_config())
-    lambdas = any(type(x).__name__ == "Lambda" for x in parts)
-    return _without_bytecode(found) if lambdas else found
-
-
-def _without_bytecode(config: Any) -> Any:
-    if isinstance(config, dict):
-        kept = {k: _without_bytecode(x) for k, x in config.items()}
-        return kept | {"config": None} if config.get("class_name") == "__lambda__" else kept
-    return [_without_bytecode(x) for x in config] if isinstance(config, (list, tuple)) else config
 
 
 def reached(v: Any) -> list[Any]:
@@ -153,15 +142,18 @@ def reduction(v: Any) -> tuple | None:
     """
     keras = sys.modules["keras"]
     parts = reached(v)
-    code = custom_objects(parts)
-    if not code:
+    own = [x for x in parts if isinstance(x, (type, types.FunctionType)) or is_own(x)]
+    if not own:
         return None
     if isinstance(v, (keras.Loss, keras.Metric)):
         return object.__new__, (type(v),), vars(v)
+    code = custom_objects(own)
     from keras.src.saving import saving_lib
 
     buffer = io.BytesIO()
-    saving_lib._save_model_to_fileobj(v, buffer, "h5")
+    with _distinct(own):
+        code |= {x.__name__: x for x in own if isinstance(x, types.FunctionType)}
+        saving_lib._save_model_to_fileobj(v, buffer, "h5")
     values = [_sendable(attributes(x)) for x in parts if is_own(x) and is_keras(x)]
     sent = buffer.getvalue(), code, values
     try:
@@ -174,15 +166,28 @@ def reduction(v: Any) -> tuple | None:
 
 
 def custom_objects(parts: list[Any]) -> dict[str, Any]:
-    """Return {name in a configuration: the student's class or function}. Raises ValueError."""
+    """Return {name in a configuration: the class or function}. Raises ValueError if two classes share one."""
     keras, found = sys.modules["keras"], dict[str, Any]()
     for x in parts:
         own = x if isinstance(x, (type, types.FunctionType)) else type(x)
-        if names.is_local(own):
-            for name in (own.__name__, keras.saving.get_registered_name(own)):
-                if found.setdefault(name, own) is not own:
-                    raise ValueError(f"two of its parts have the name {name!r}")
+        for name in {own.__name__, keras.saving.get_registered_name(own)}:
+            if isinstance(own, type) and found.get(name, own) is not own:
+                raise ValueError(f"two of its classes have the name {name!r}")
+            found[name] = own
     return found
+
+
+@contextlib.contextmanager
+def _distinct(parts: list[Any]) -> Iterator[None]:
+    """Give the student's functions distinct names, since Keras saves a lambda without what it refers to."""
+    before = {id(x): (x, x.__name__) for x in parts if isinstance(x, types.FunctionType)}
+    for i, (function, _) in enumerate(before.values()):
+        function.__name__ = f"function {i}"
+    try:
+        yield
+    finally:
+        for function, name in before.values():
+            function.__name__ = name
 
 
 def restore(content: bytes, code: dict[str, Any], values: list[dict[str, Any]]) -> Any:

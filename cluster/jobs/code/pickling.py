@@ -24,7 +24,7 @@ def reduction(v: Any) -> Any:
 
     if (special := _special(v)) is not None:
         return special
-    table: Mapping[type, Callable[[Any], Any]] = cloudpickle.Pickler.dispatch_table
+    table: Mapping[Any, Callable[[Any], Any]] = cloudpickle.Pickler.dispatch_table
     reduce = table.get(type(v))
     return v.__reduce_ex__(4) if reduce is None else reduce(v)
 
@@ -70,7 +70,8 @@ def _special(v: Any) -> tuple | None:
         given = {"python_function": v._python_function, "input_signature": v.input_signature}
         options = ("name", "autograph", "jit_compile", "reduce_retracing", "experimental_autograph_options")
         given |= {name: getattr(v, f"_{name}") for name in options}
-        return functools.partial(type(v), **given), ()
+        kind: Any = type(v)
+        return functools.partial(kind, **given), ()
     if "keras" in sys.modules and keras_objects.is_keras(v):
         return keras_objects.reduction(v)
     return None

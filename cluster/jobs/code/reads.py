@@ -11,14 +11,17 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import stat
 import time
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from ..run import layout
 from ..run.run_folder import Run
 
 CONTENT = 100_000_000  # bytes of all files whose content counts
@@ -70,7 +73,51 @@ def files(texts: Iterable[str], leave_out: str = "") -> tuple[dict[str, State], 
 
 def form(states: dict[str, State]) -> Any:
     """Return what counts in the cache key: sizes, and contents, or times for files without."""
-    return [[p, size, content or changed] for p, (size, changed, content) in sorted(states.items())]
+    return [[p, state[:1], state[2] or state[1]] for p, state in sorted(states.items()) if state]
+
+
+def recorded(runs: Path) -> dict[str, list[tuple[str, dict[str, State], Run]]]:
+    """Return {key without files: [(key, files, run), …]} of all recorded runs and sweeps, newest first."""
+    found: dict[str, list[tuple[str, dict[str, State], Run]]] = {}
+    known: list[tuple[str, Any, Any, Any, Path]] = []
+    for folder in layout.folders(runs) if runs.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # jobs() reports damaged ones
+            record = Run(folder).record
+            keys = record.get("keys", [record["key"]])
+            known.append(
+                (record["submitted"], record.get("bases", keys), keys, record.get("files", {}), folder)
+            )
+    for _, bases, keys, states, folder in sorted(known, key=lambda row: row[0], reverse=True):
+        for base, key in zip(bases, keys, strict=True):
+            found.setdefault(base, []).append((key, states, Run(folder)))
+    return found
+
+
+def written(now: dict[str, State], then: dict[str, State], run: Run) -> list[str] | None:
+    """Return the files that a run wrote itself; None if other files have changed since it was submitted."""
+    start, end = _interval(run)
+    outputs = []
+    for path in now.keys() | then.keys():
+        if path in now and (
+            now[path][0] == FOLDER or form({path: now[path]}) == form({path: then.get(path, [])})
+        ):
+            continue
+        if path not in now or not start <= now[path][1] / 1e9 <= end:
+            return None
+        outputs.append(path)
+    return sorted(outputs)
+
+
+def _interval(run: Run) -> tuple[float, float]:
+    """Return the time in which a run's ranks worked; until infinity if they still do."""
+    of_sweep = "items" in run.record
+    members = list(run.newest_items(max(run.rounds(), default=0)).values()) if of_sweep else [run]
+    ranks = [member.rank_record(r) or {} for member in members for r in range(member.ranks)]
+    started = [r["started"] for r in ranks if "started" in r]
+    over = all("ended" in r for r in ranks) or all(member.ending() for member in members)
+    return min(started, default=math.inf), max(
+        (r.get("ended", 0.0) for r in ranks), default=0
+    ) if over else math.inf
 
 
 def changed(run: Run) -> list[str]:

@@ -87,6 +87,9 @@ class RunRecord(TypedDict):
     item: NotRequired[int]  # index of a run in its sweep
     items: NotRequired[list[Any]]  # in a sweep only, like keys and parameter
     keys: NotRequired[list[str]]
+    base: NotRequired[str]  # the key without the files that count; {path: [size, time, SHA-256]} of these
+    bases: NotRequired[list[str]]
+    files: NotRequired[dict[str, list[Any]]]
     parameter: NotRequired[str]
 
 
