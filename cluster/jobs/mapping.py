@@ -14,7 +14,7 @@ from typing import Any
 from cluster.system import files
 
 from . import backends
-from .code import fingerprint
+from .code import fingerprint, reads
 from .errors import JobError, NotPicklable, OptionError, OptionValueError
 from .run import attempts, layout, provenance, shared
 from .run.run_folder import LOCK, Run, RunRecord
@@ -87,7 +87,8 @@ class SweepPlan(Plan):
         for run in sweep.newest.values():
             backends.settled_status(run)
         status = sweep.status
-        return reused(sweep, status, self.options.rerun, f" ({status.what})")
+        changed = [file for run in sweep.newest.values() for file in reads.changed(run)]
+        return reused(sweep, status, self.options.rerun, f" ({status.what})", changed)
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
         record = super().run_json(backend, item)
@@ -95,6 +96,8 @@ class SweepPlan(Plan):
         named = isinstance(parameter, str) and parameter.isidentifier()
         record["items"], record["keys"] = self.items, [p.key for p in self.plans]
         record["parameter"] = parameter if named else "item"
+        record["bases"] = [p.base for p in self.plans]
+        record["files"] = {path: state for p in self.plans for path, state in p.files.items()}
         call = [self.program.name, provenance.short(self.items)]
         call += [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
         record["command"] = f"map({', '.join(call + provenance.keywords(dict(others), record['options']))})"
@@ -142,7 +145,7 @@ class SweepPlan(Plan):
         todo = []
         for i, first in enumerate(first_of_equals(keys)):
             old, item, one = there.get(i), made.path / str(i), self.plans[i]
-            if first != i or (old and not self.options.rerun and backends.status_of(old) == "done"):
+            if first != i or (old and not self.options.rerun and _is_final(old)):
                 continue
             if keys[i] in elsewhere:
                 ignored = shutil.ignore_patterns(LOCK)
@@ -183,15 +186,21 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
             f"max_parallel={max_parallel!r} is not valid.",
             "max_parallel must be a whole number, 1 or more, or None.",
         )
-    plans = []
+    plans: list[Plan] = []
+    index = None
     for i, item in enumerate(_listed(items)):
         try:
-            plans.append(plan(target, (item,), keywords, "map", ("max_parallel",)))
+            plans.append(plan(target, (item,), keywords, "map", ("max_parallel",), index))
+            if plans[-1].files and index is None:
+                index = reads.recorded(plans[-1].runs)
         except NotPicklable as e:
             raise NotPicklable(f"items[{i}]: {e.what}", e.next_step) from None
     key = fingerprint.digest([FORMAT, "map", [p.key for p in plans]])
     first, plain = plans[0], [_plain(v) for v in items]
-    return SweepPlan(first.options, first.program, first.runs, key, plans, plain, max_parallel)
+    notes = list(dict.fromkeys(note for p in plans for note in p.notes))
+    return SweepPlan(
+        first.options, first.program, first.runs, key, key, {}, {}, notes, plans, plain, max_parallel
+    )  # fmt: skip
 
 
 def _listed(items: Any) -> list[Any]:
@@ -236,10 +245,18 @@ def _done(runs: Path, keys: set[str]) -> dict[str, Run]:
                 jobs = run.newest_items(max(run.rounds(), default=0))
                 at = {k: jobs[i] for i, k in enumerate(run.record["keys"]) if i in jobs}
             ends = {k: item.ending() or {} for k, item in at.items() if k in keys}
-            done |= {k: at[k] for k, end in ends.items() if end.get("ending") == "Done"}
+            done |= {
+                k: at[k]
+                for k, end in ends.items()
+                if end.get("ending") == "Done" and not reads.changed(at[k])
+            }
         except DAMAGED:  # or owned by another user; jobs() reports such folders
             continue
     return done
+
+
+def _is_final(run: Run) -> bool:
+    return backends.status_of(run) == "done" and not reads.changed(run)
 
 
 def _link(source: str, target: str) -> None:

@@ -18,7 +18,7 @@ from cluster.slurm import site
 from cluster.slurm.words import clock
 
 from . import backends
-from .code import fingerprint, program
+from .code import fingerprint, program, reads
 from .code.program import LARGE, Program
 from .errors import OptionError, OptionValueError, Refused, StillRunning
 from .job import Job, say
@@ -28,6 +28,11 @@ from .run.run_folder import CALL, CODE, RUN_JSON, SCRIPT, Run, RunRecord
 from .run.status import Status
 
 FORMAT = 1  # format version of the job folder
+UNCOMPARED = (
+    "Not compared: versions of packages, the network, files that no argument or variable names, and "
+    "environment variables that the code does not name."
+)
+_said: set[str] = set()  # what this process says only once
 
 
 def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) -> Job:
@@ -92,8 +97,12 @@ class Made:
 
 def launch(requested: Plan) -> Any:
     """Return the recorded job or sweep of a request; otherwise make its folder, start it and return it."""
+    for note in dict.fromkeys(requested.notes):
+        say(note)
     if existing := requested.recorded():
         return existing
+    for note in provenance.not_passed_on(requested.options):
+        say_once(note)
     name, why = backends.choose(requested.options.backend)
     backend, record = backends.get(name), requested.run_json(name)
     requested.check(backend, record)
@@ -119,20 +128,33 @@ def launch(requested: Plan) -> Any:
     return made.handle
 
 
-def reused(handle: Any, now: Status, rerun: bool, counts: str = "") -> Any:
+def reused(handle: Any, now: Status, rerun: bool, counts: str = "", changed: list[str] | None = None) -> Any:
     """Return a job or sweep if it is running, or is done and need not be rerun, and say so; otherwise None.
 
-    counts: text about the items of a sweep. Raises StillRunning.
+    counts: text about the items of a sweep. changed: files that changed before it started, so that its result
+    is not the requested one. Raises StillRunning.
     """
     if not now.ended and rerun:
         raise StillRunning(f"{handle.id} is {now}; it cannot be rerun yet.", "Wait for it, or call cancel().")
     if not now.ended:
         say(f"{handle.id} is {now}{counts}, so it was not submitted again.")
         return handle
-    if now == "done" and not rerun:
-        say(f"{handle.id}: recorded on {handle.spec['submitted'][:10]}, not run again (rerun=True runs it).")
+    if now == "done" and not rerun and changed:
+        say(f"{handle.id}: {', '.join(changed)} changed between its submission and its start.")
+    elif now == "done" and not rerun:
+        first = "" if UNCOMPARED in _said else f" {UNCOMPARED}"
+        _said.add(UNCOMPARED)
+        recorded = f"recorded on {handle.spec['submitted'][:10]}"
+        say(f"{handle.id}: {recorded}, not run again (rerun=True runs it).{first}")
         return handle
     return None
+
+
+def say_once(note: str) -> None:
+    """Print a line, unless this process has printed it before."""
+    if note not in _said:
+        _said.add(note)
+        say(note)
 
 
 def say_large(sent: Program, items: int = 0) -> None:
@@ -149,19 +171,30 @@ def say_large(sent: Program, items: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """A requested run: the call, its options, and its cache key. `SweepPlan` extends it for `map`."""
+    """A requested run: the call, its options, and its cache key. `SweepPlan` extends it for `map`.
+
+    base: the key without files. files: {path: state} of what its values name. environment: the variables that it reads. notes: what the
+    user should know about the key.
+    """
 
     options: Options
     program: Program
     runs: Path
     key: str
+    base: str
+    files: dict[str, reads.State]
+    environment: dict[str, str]
+    notes: list[str]
 
     def recorded(self) -> Any:
         """Return the job if it is running, or is done and need not be rerun; otherwise None."""
         folder = layout.find(self.runs, self.key)
         if folder is None:
             return None
-        return reused(Job(folder), backends.settled_status(Run(folder)), self.options.rerun)
+        run = Run(folder)
+        return reused(
+            Job(folder), backends.settled_status(run), self.options.rerun, changed=reads.changed(run)
+        )
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
         """Return the run's run.json on a backend. item: the run's index in a sweep."""
@@ -184,6 +217,8 @@ class Plan:
             "versions": provenance.versions(),
             "machine": provenance.machine(),
         }
+        if self.files:
+            record["files"], record["base"] = self.files, self.base
         if backend == "slurm":
             record["site"] = _site(self.options)
         if item is not None:
@@ -193,6 +228,7 @@ class Plan:
     def contents(self, backend: backends.Backend, record: RunRecord, folder: Path) -> dict[str, str | bytes]:
         """Return the contents of the job folder before the job starts."""
         call = self.program.call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}
+        call |= {"files": self.files, "environment": self.environment}
         return {
             RUN_JSON: json.dumps(record, indent=1) + "\n",
             CODE: self.program.code,
@@ -257,10 +293,12 @@ def plan(
     keywords: dict[str, Any],
     caller: str = "submit",
     own: tuple[str, ...] = (),
+    index: dict[str, Any] | None = None,
 ) -> Plan:
     """Return the run requested by `submit(target, *args, **keywords)`, without writing anything.
 
     caller: the name of the call, used in messages. own: additional options of that call.
+    index: what `reads.recorded` returns, if it is known.
     """
     if not callable(target) and not isinstance(target, (str, os.PathLike)):
         raise OptionError(
@@ -272,5 +310,32 @@ def plan(
         sent = program.of_function(target, args, given, arguments, apart=caller == "map")
     else:
         sent = program.of_script(target, args)
-    key = fingerprint.digest([FORMAT, sent.form, options.resources()])
-    return Plan(options, sent, layout.root(options.folder), key)
+    runs = layout.root(options.folder)
+    files, notes = reads.files(sent.paths, str(runs))
+    environment = reads.variables(sent.strings, provenance.environment(options))
+    form = [FORMAT, sent.form, options.resources(), *([environment] if environment else [])]
+    base = fingerprint.digest(form)
+    for where, why in sent.unstable.items():
+        notes.append(
+            f"{sent.name}() refers to {where}, which cannot be compared by value ({why}). "
+            f"So this run is never replayed: {caller}() runs it each time."
+        )
+        form.append(secrets.token_hex())
+    key = fingerprint.digest([*form, reads.form(files)] if files else form)
+    if files and not sent.unstable:
+        index = reads.recorded(runs) if index is None else index
+        key, files = _of_recorded(index.get(base, []), key, files, notes)
+    return Plan(options, sent, runs, key, base, files, environment, notes)
+
+
+def _of_recorded(found: list[Any], key: str, files: dict[str, reads.State], notes: list[str]) -> Any:
+    """Return (key, files) of the recorded run whose files differ only by what it wrote, or those given."""
+    for former, states, run in [] if key in {row[0] for row in found} else found:
+        outputs = reads.written(files, states, run)
+        if outputs is not None:
+            more = f" and {len(outputs) - 3} others" if len(outputs) > 3 else ""
+            notes.append(
+                f"{', '.join(outputs[:3])}{more} changed while {run.path.name} ran: taken as its output."
+            )
+            return former, states
+    return key, files

@@ -19,11 +19,11 @@ def inverse(x, wrong=None, seconds=0.3):
 
 
 def counted(word, place):
-    """Add the word to the file `calls`. A word that starts with "fails" fails until the file `mended`
-    exists."""
+    """Add the word to the file `calls`. A word that starts with "fails" fails until the file
+    `<place>.mended` exists."""
     with open(Path(place) / "calls", "a") as f:
         f.write(f"{word}\n")
-    if word.startswith("fails") and not (Path(place) / "mended").exists():
+    if word.startswith("fails") and not Path(f"{place}.mended").exists():
         raise RuntimeError("not mended yet")
     return word.upper()
 

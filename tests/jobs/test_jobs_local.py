@@ -19,7 +19,7 @@ import pytest
 import cluster
 from cluster.__main__ import main
 from cluster.jobs import attach, backends, errors, log, metrics, run_folder, submit
-from cluster.jobs.code import program
+from cluster.jobs.code import pickling, program
 from cluster.jobs.run import layout, shared
 from cluster.jobs.run.run_folder import Run
 from cluster.slurm import client
@@ -400,7 +400,7 @@ def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
     array = np.arange(200_000)
     item = tmp_path / "sweep" / "round-1" / "0"
     item.mkdir(parents=True)
-    data, arrays = program.dumps(array)
+    data, arrays = pickling.dumps(array, apart=True)
     stored = program.described(arrays)
     shared.store(Run(tmp_path / "sweep"), stored, arrays)
     back = pickle.loads(data, buffers=shared.load(Run(item), stored))

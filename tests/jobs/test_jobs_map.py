@@ -94,7 +94,7 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
 
     first = start(["a", "fails", "b"]).wait(120)
     assert first.status.what == "2 done, 1 failed" and calls(tmp_path) == ["a", "b", "fails"]
-    (tmp_path / "mended").touch()
+    Path(f"{tmp_path}.mended").touch()
     second = start(["a", "fails", "b"])
     assert second.id == first.id and second.results() == ["A", "FAILS", "B"]
     assert calls(tmp_path) == ["a", "b", "fails", "fails"]

@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import linecache
 import sysconfig
+import tokenize
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -36,6 +37,19 @@ def parse(text: str, file: str) -> ast.Module:
         return ast.parse(text)
     except SyntaxError as e:
         raise OptionError(f"{Path(file).name}, line {e.lineno}: {e.msg}.", f"Mend {file}.") from None
+    except ValueError as e:  # a null byte
+        raise OptionError(f"{Path(file).name}: {e}.", f"Mend {file}.") from None
+
+
+def read(file: str | Path) -> str:
+    """Return the text of a source file in its own encoding. Raises OptionError if Python cannot read it."""
+    try:
+        with tokenize.open(file) as f:
+            return f.read()
+    except (SyntaxError, UnicodeDecodeError) as e:
+        raise OptionError(
+            f"{Path(file).name} is not in the encoding that it declares: {e}.", f"Mend {file}."
+        ) from None
 
 
 def imports(tree: ast.AST, package: str) -> set[str]:
@@ -70,12 +84,12 @@ def follow(found: Texts, tree: ast.AST, package: str, path: Sequence[str]) -> No
 def add(found: Texts, name: str, file: str, path: Sequence[str]) -> None:
     """Add a module and the modules it imports; modules not written in Python are left out."""
     if name not in found and file.endswith(".py"):
-        found[name] = file, Path(file).read_text()
+        found[name] = file, read(file)
         package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
         follow(found, parse(found[name][1], file), package, path)
 
 
-class Submitted(importlib.abc.SourceLoader):
+class Submitted(importlib.abc.ExecutionLoader):
     """Importer of modules as they were at submission; insert it at the front of sys.meta_path."""
 
     def __init__(self, texts: Texts):
@@ -97,6 +111,6 @@ class Submitted(importlib.abc.SourceLoader):
         """Return the path of the original file."""
         return self._files[name]
 
-    def get_data(self, path: str) -> bytes:
-        """Return the source, as bytes."""
-        return self._texts[path].encode()
+    def get_source(self, name: str) -> str:
+        """Return the source."""
+        return self._texts[self._files[name]]

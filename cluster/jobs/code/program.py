@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import pickle
+import itertools
 import sys
 import types
 from collections.abc import Callable
@@ -15,10 +15,9 @@ from typing import Any
 
 from ..errors import NotPicklable, OptionError
 from ..run.provenance import short
-from . import fingerprint
+from . import fingerprint, modules, pickling, reads
 
 LARGE = 10_000_000  # bytes of the smallest value whose name is reported when sent with a job
-LEAST = 2**20  # bytes of the smallest array that is stored separately
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,9 @@ class Program:
 
     arguments: by name, with their defaults. form: what identifies it in the cache key. code: its source, for
     people. call: the contents of call.pkl. arrays: the arrays stored separately, named by call["arrays"].
-    large: {value: (total bytes, bytes in call.pkl)} for values of at least `LARGE` bytes.
+    large: {value: (total bytes, bytes in call.pkl)} for values of at least `LARGE` bytes. unstable: {what it
+    refers to: why that cannot be compared}. paths: texts that may name files. strings: texts that may name
+    environment variables; none if it reads no variables.
     """
 
     name: str
@@ -37,6 +38,9 @@ class Program:
     call: dict[str, Any]
     arrays: list[memoryview] = field(default_factory=list)
     large: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unstable: dict[str, str] = field(default_factory=dict)
+    paths: set[str] = field(default_factory=set)
+    strings: set[str] = field(default_factory=set)
 
 
 def of_script(target: str, args: tuple) -> Program:
@@ -44,10 +48,17 @@ def of_script(target: str, args: tuple) -> Program:
     path = Path(target).expanduser().absolute()
     if not path.is_file() or path.suffix != ".py":
         raise OptionError(f"{target!r} is not a Python script (a file that ends in .py).", "Check the path.")
-    argv, text = [str(a) for a in args], path.read_text()
+    argv, text = [str(a) for a in args], modules.read(path)
     form, texts = fingerprint.script_form(path)
+    codes = [compile(t, path, "exec", dont_inherit=True) for t in (text, *(t for _, t in texts.values()))]
+    strings = (
+        {*argv, *itertools.chain(*map(reads.strings, codes))}
+        if any(map(reads.asks_environment, codes))
+        else set()
+    )
     call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}
-    return Program(path.stem, dict(enumerate(argv)), [form, argv], text, call)
+    paths = {a for a in argv if reads.is_name(a)}
+    return Program(path.stem, dict(enumerate(argv)), [form, argv], text, call, paths=paths, strings=strings)
 
 
 def of_function(
@@ -61,23 +72,27 @@ def of_function(
     import cloudpickle
 
     closure = fingerprint.Closure(target, arguments)
-    modules = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
+    own = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
     before = cloudpickle.list_registry_pickle_by_value()
     try:
-        for m in modules:  # the student's own modules are sent with the job, so later edits do not change it
+        for m in own:  # the student's own modules are sent with the job, so later edits do not change it
             cloudpickle.register_pickle_by_value(m)
         try:
-            value = (target, args, kwargs)
-            function, arrays = dumps(value) if apart else (cloudpickle.dumps(value), [])
+            function, arrays = pickling.dumps((target, args, kwargs), apart)
         except Exception as e:
             raise _culprit(target, arguments, e) from None
     finally:
-        for m in modules:
+        for m in own:
             if m.__name__ not in before:
                 cloudpickle.unregister_pickle_by_value(m)
     constants = [f"{k} = {short(v)}\n" for k, v in closure.constants.items()]
     code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
-    call = {"script": None, "function": function, "cells": closure.cells, "modules": closure.texts}
+    call: dict[str, Any] = {
+        "script": None,
+        "function": function,
+        "cells": closure.cells,
+        "modules": closure.texts,
+    }
     call["arrays"] = described(arrays)
     large = {}
     if len(function) + sum(array.nbytes for array in arrays) >= LARGE:
@@ -85,23 +100,19 @@ def of_function(
             {f"variable `{k}`": v for k, v in closure.constants.items()}
             | {f"argument `{k}`": v for k, v in arguments.items()}
         )
-    return Program(_name(target), arguments, closure.form, code, call, arrays, large)
-
-
-def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
-    """Return (a value, pickled without its large arrays; the bytes of these arrays, not copied)."""
-    import cloudpickle
-
-    arrays: list[memoryview] = []
-
-    def stays_inside(buffer: pickle.PickleBuffer) -> bool:
-        view = buffer.raw()
-        if view.nbytes < LEAST:
-            return True
-        arrays.append(view)
-        return False
-
-    return cloudpickle.dumps(value, protocol=5, buffer_callback=stays_inside), arrays
+    strings = closure.strings if closure.asks_environment else set()
+    return Program(
+        _name(target),
+        arguments,
+        closure.form,
+        code,
+        call,
+        arrays,
+        large,
+        closure.unstable,
+        closure.paths,
+        strings,
+    )
 
 
 def described(arrays: list[memoryview]) -> list[tuple[str, int]]:
@@ -113,7 +124,7 @@ def _large(values: dict[str, Any]) -> dict[str, tuple[int, int]]:
     sizes = {}
     for name, value in values.items():
         with contextlib.suppress(Exception):
-            inside, arrays = dumps(value)
+            inside, arrays = pickling.dumps(value, apart=True)
             sizes[name] = len(inside) + sum(array.nbytes for array in arrays), len(inside)
     return {name: size for name, size in sizes.items() if size[0] >= LARGE}
 
@@ -128,8 +139,6 @@ def _culprit(
     target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
 ) -> NotPicklable:
     """Return an error that names the variable that cannot be sent; search each function only once."""
-    import cloudpickle
-
     name, f = _name(target), getattr(target, "__wrapped__", target)
     suspects = [(f"its argument {k!r}", v) for k, v in arguments.items()]
     if isinstance(f, types.FunctionType):
@@ -141,7 +150,7 @@ def _culprit(
         if any(value is known for known in searched):
             continue
         try:
-            cloudpickle.dumps(value)
+            pickling.dumps(value)
         except Exception as e:
             if isinstance(value, type(target)):
                 return _culprit(value, {}, e, searched)

@@ -29,6 +29,7 @@ from typing import Any
 from cluster.system import files, settings
 from cluster.system.processes import die_with_parent
 
+from ..code import reads
 from ..code.modules import Submitted
 from ..errors import JobError, NotYours
 from ..run import attempts, private, rank_log, results, shared
@@ -124,6 +125,7 @@ def _work(run: Run, here: rendezvous.Position) -> int:
         os.chdir(call["cwd"])
         sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
         sys.meta_path.insert(0, Submitted(call["modules"]))
+        reads.prepare(run, call)
         for name, text in call["cells"].items():
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         given, timeline = set(record["env"]), record["options"].get("timeline")

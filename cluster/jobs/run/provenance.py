@@ -28,6 +28,20 @@ DROPPED: tuple[str, ...] = (
 )
 DROPPED += ("MPLBACKEND",)
 
+# Horovod's variables that place a rank; its others tune it.
+PLACED: tuple[str, ...] = (
+    "HOROVOD_RANK",
+    "HOROVOD_SIZE",
+    "HOROVOD_LOCAL_",
+    "HOROVOD_CROSS_",
+    "HOROVOD_HOSTNAME",
+)
+PLACED += ("HOROVOD_GLOO_", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
+QUIET = {
+    "TF_CPP_MIN_LOG_LEVEL",
+    "PYTHONHASHSEED",
+}  # do not change results, or are the same for all runs on purpose
+
 
 @functools.cache
 def versions() -> dict[str, str]:
@@ -95,6 +109,21 @@ def environment(options: Any) -> dict[str, str]:
     env["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
     output = {"CLUSTER_MAX_OUTPUT": options.max_output} if options.max_output else {}
     return env | variables(threads) | output | (options.env or {})
+
+
+def not_passed_on(options: Any) -> list[str]:
+    """Return a line for each variable set here that the ranks get with another value, or not at all."""
+    ranks, given = environment(options), options.env or {}
+    tuning = [k for k in os.environ if k.startswith("HOROVOD_") and not k.startswith(PLACED)]
+    lines = []
+    for name in [*variables(""), *tuning]:
+        here, there = os.environ.get(name), ranks.get(name)
+        if here is not None and here != there and name not in given and name not in QUIET:
+            value = f"{there!r}" if there else "no value"
+            lines.append(
+                f"{name}={here} is set here, but has {value} on the ranks: give env={{{name!r}: {here!r}}}."
+            )
+    return lines
 
 
 def variables(threads: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ A folder `runs/<name>-<key12>/` contains these files, in the order they appear:
     out-R.log.N      the output from byte N on, once the log has reached its limit (see `rank_log`)
     interrupted.json when Slurm was first seen to have stopped the job and to be about to restart it
     cancel.json      a request to cancel the job, with its time
+    changed.json     the files among the arguments that changed between the submission and the start
     end.json         how the job ended, written once, with the hashes of the results
     attempts/N/      files of an earlier, interrupted attempt of the run
 
@@ -98,6 +99,9 @@ class RunRecord(TypedDict):
     item: NotRequired[int]  # index of a run in its sweep
     items: NotRequired[list[Any]]  # in a sweep only, like keys and parameter
     keys: NotRequired[list[str]]
+    base: NotRequired[str]  # the key without the files that count; {path: [size, time, SHA-256]} of these
+    bases: NotRequired[list[str]]
+    files: NotRequired[dict[str, list[Any]]]
     parameter: NotRequired[str]
 
 
@@ -197,6 +201,7 @@ class Run:
         self.cancel = path / "cancel.json"
         self.end = path / "end.json"
         self.timeline = path / "timeline.json"
+        self.changed = path / "changed.json"
         self.stacks_request = path / "stacks.request"
         self.shared = path / "shared"
         self.round_json = path / "round.json"
