@@ -10,7 +10,7 @@
         forward(x, w, b)
     with in_place():
         update(weights)  # is meant to change its argument
-    recipe = once(choose_recipe)  # the same value in all checks, whatever further calls would return
+    recipe = once("recipe", choose_recipe)  # the same value in all checks, whatever further calls return
 
 `watched` replaces a global name in the notebook that runs the check. In the autograder, the notebook's
 functions run in another process, which calls back for the replaced function. Calls are counted and answered
@@ -73,18 +73,20 @@ class watched:
         return (self.instead or self.function)(*args, **kwargs)
 
 
-def once(function: Callable[[], Any]) -> Any:
-    """Return what the first call of a notebook's function returned, to all checks that ask for it.
+def once(name: str, function: Callable, *args: Any) -> Any:
+    """Return what the first call of this name with equal arguments returned, in all checks that ask for it.
 
-    What one check has judged is then what the others use. In a notebook, every call calls the function.
+    What one check has judged is then what the others judge. If the autograder judges one of them again, it
+    judges all of them again, and the points of one run count. In a notebook, the function is always called.
     """
     engine = sys._getframe(1).f_globals.get(ENGINE)
     if not engine:
-        return function()
-    name = engine.name_of(function)
-    if name not in engine.pinned:
-        engine.pinned[name] = function()
-    return copy.deepcopy(engine.pinned[name])
+        return function(*args)
+    engine.judged.add(name)
+    known = engine.pinned.setdefault(name, {})
+    if repr(args) not in known:
+        known[repr(args)] = function(*args)
+    return copy.deepcopy(known[repr(args)])
 
 
 class in_place:

@@ -59,7 +59,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster import submit
-from cluster.checks import expect, fresh_rng, has_failed, on_ranks
+from cluster.checks import expect, fresh_rng, has_failed, on_ranks, once
 from cluster.jobs import log, run_folder
 from cluster.training import data, models
 from cluster.training.models import digest
@@ -206,21 +206,16 @@ def images_of(shards, n):
     return seen
 
 
-JUDGED = {}  # during grading: what several hidden tests judge, computed once
-
-
 def other_epochs(shard):
     """Return [((n, size, epoch, seed), the shards of all ranks)]: epochs that all hidden tests judge."""
-    if "shards" not in JUDGED:
-        rng, cases = fresh_rng(1), [(5, 5, 0, 0)]  # one image per rank
-        for size, epoch in zip((1, 3, 7, 2, 5), rng.permutation(8).tolist(), strict=False):
-            n = size * int(rng.integers(3, 150)) + int(rng.integers(min(1, size - 1), size))
-            cases.append((n, size, epoch + 1, int(rng.integers(1, 2**31)) + 2**40 * (size == 5)))
-        JUDGED["shards"] = [
-            ((n, size, epoch, seed), [shard(n, rank, size, epoch, seed) for rank in range(size)])
-            for n, size, epoch, seed in cases
-        ]
-    return JUDGED["shards"]
+    rng, cases = fresh_rng(1), [(5, 5, 0, 0)]  # one image per rank
+    for size, epoch in zip((1, 3, 7, 2, 5), rng.permutation(8).tolist(), strict=False):
+        n = size * int(rng.integers(3, 150)) + int(rng.integers(min(1, size - 1), size))
+        cases.append((n, size, epoch + 1, int(rng.integers(1, 2**31)) + 2**40 * (size == 5)))
+    return [
+        ((n, size, epoch, seed), [shard(n, rank, size, epoch, seed) for rank in range(size)])
+        for n, size, epoch, seed in cases
+    ]
 
 
 # %% check="shards-disjoint" points=1 see="7.3"
@@ -240,7 +235,7 @@ for n, size in [(11, 2), (100, 4), (12_800, 2)]:
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: shards that do not cover the epoch, which the next check detects.
-for (n, size, _, _), shards in other_epochs(shard):
+for (n, size, _, _), shards in once("shards", other_epochs, shard):
     seen = images_of(shards, n)
     assert len(seen) == len(np.unique(seen)), f"with {n} images on {size} ranks, some are seen more than once"
     assert len(seen) > n - 2 * size, f"{size} ranks see only {len(seen)} of {n} images"
@@ -260,7 +255,7 @@ for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: which images are left out. shards-make-one-batch detects it.
-for (n, size, _, _), shards in other_epochs(shard):
+for (n, size, _, _), shards in once("shards", other_epochs, shard):
     seen = np.unique(images_of(shards, n))
     assert len(seen) >= n - n % size, f"{size} ranks see {len(seen)} of {n} images"
 ### END HIDDEN TESTS
@@ -285,7 +280,7 @@ for n, size in [(12_800, 2), (11, 2), (10, 4)]:
     )
 ### BEGIN HIDDEN TESTS
 # Not detected: shards that share images, which shards-disjoint detects.
-for (n, size, _, _), shards in other_epochs(shard):
+for (n, size, _, _), shards in once("shards", other_epochs, shard):
     assert len(images_of(shards, n)) == n // size * size
     for part in shards:
         assert len(np.unique(part)) == n // size, "not every shard has n // size different images"
@@ -343,7 +338,7 @@ for n, size, epoch in [(12, 2, 0), (11, 2, 1), (100, 4, 2)]:
         )
 ### BEGIN HIDDEN TESTS
 # Not detected: the order within a batch, which does not change the mean gradient.
-for (n, size, epoch, seed), shards in other_epochs(shard):
+for (n, size, epoch, seed), shards in once("shards", other_epochs, shard):
     shuffle, batch = np.random.default_rng([seed, epoch]).permutation(n), 2
     for step in range(n // (size * batch)):
         together = np.concatenate([part[step * batch : (step + 1) * batch] for part in shards])
@@ -1247,8 +1242,8 @@ if not follows(TRAINING):
 if not follows(TRAINING):
     seed, (x, y) = int(fresh_rng(10).integers(1, 10**6)), few_images(int(fresh_rng(11).integers(10**6)))
     shards = [np.random.default_rng([seed, 0]).permutation(129)[:128][rank::2] for rank in range(2)]
-    JUDGED["one"] = JUDGED.get("one") or one_process(x, y, seed=seed, **FEW)
-    weights_agree(trained(try_eagerly, x, y, shards, seed=seed), JUDGED["one"][1])
+    losses, weights = once("one process", lambda: one_process(x, y, seed=seed, **FEW))
+    weights_agree(trained(try_eagerly, x, y, shards, seed=seed), weights)
 ### END HIDDEN TESTS
 
 # %% check="two-ranks-one-process" points=3 see="7.2"
@@ -1282,8 +1277,8 @@ def average_gradient(tape, loss, variables):
 }[follows(TRAINING)]
 seed, (x, y) = int(fresh_rng(10).integers(1, 10**6)), few_images(int(fresh_rng(11).integers(10**6)))
 shards = [np.random.default_rng([seed, 0]).permutation(129)[:128][rank::2] for rank in range(2)]
-JUDGED["one"] = JUDGED.get("one") or one_process(x, y, seed=seed, **FEW)
-losses_agree(trained(try_eagerly, x, y, shards, seed=seed, instead=ours), JUDGED["one"][0])
+losses, weights = once("one process", lambda: one_process(x, y, seed=seed, **FEW))
+losses_agree(trained(try_eagerly, x, y, shards, seed=seed, instead=ours), losses)
 ### END HIDDEN TESTS
 
 # %% [markdown]

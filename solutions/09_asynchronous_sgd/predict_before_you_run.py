@@ -63,7 +63,7 @@ import statistics
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import fresh_rng, unchanged, watched
+from cluster.checks import fresh_rng, once, unchanged, watched
 from cluster.network import Hierarchy, Placeholder, resnet50, simulate
 
 plt.style.use("cluster.course")
@@ -838,7 +838,6 @@ for width in (1.01, 1.1, 2.0):
 # Repeat this for about 50 machines.
 
 # %% given="tools"
-JUDGED = {}  # during grading: what several hidden tests judge, computed once
 STUDENT = [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345]
 T90 = dict(enumerate([*STUDENT, 1.341, 1.337, 1.333, 1.330, 1.328, 1.325], start=1))
 
@@ -1087,8 +1086,6 @@ def judged(size):
     fits, and the errors of the fitted numbers, are as large as quantiles of their distributions, so the mean
     coverage hardly depends on chance.
     """
-    if size in JUDGED:
-        return JUDGED[size]
 
     def logs_of(theta, configurations):
         """Return the logarithms of the seconds of c iterations, for theta (5, k): (c, k)."""
@@ -1144,12 +1141,11 @@ def judged(size):
         made.append((runs, wanted[size:], logs[size:], deviation[size:], uncertain, shown))
     rows = [np.asarray(predict(fit(runs), asked), float) for runs, asked, *_ in made]
     assert {row.shape for row in rows} == {(12, 3)}, "the predictions of 12 configurations have another shape"
-    JUDGED[size] = [(*one, row) for one, row in zip(made, rows, strict=True)]
-    return JUDGED[size]
+    return [(*one, row) for one, row in zip(made, rows, strict=True)]
 
 
 rng, errors = fresh_rng(3), {"predicted": [], perfect_scaling: [], last_run: []}
-for runs, asked, logs, deviation, _, _, predictions in judged(14):
+for runs, asked, logs, deviation, _, _, predictions in once("predictions", judged, 14):
     made = np.exp(logs + deviation * rng.standard_normal(12))
     errors["predicted"] += logs_off(predictions[:, 1], made).tolist()
     for baseline in (perfect_scaling, last_run):
@@ -1185,8 +1181,6 @@ def judged(size):
     fits, and the errors of the fitted numbers, are as large as quantiles of their distributions, so the mean
     coverage hardly depends on chance.
     """
-    if size in JUDGED:
-        return JUDGED[size]
 
     def logs_of(theta, configurations):
         """Return the logarithms of the seconds of c iterations, for theta (5, k): (c, k)."""
@@ -1242,12 +1236,11 @@ def judged(size):
         made.append((runs, wanted[size:], logs[size:], deviation[size:], uncertain, shown))
     rows = [np.asarray(predict(fit(runs), asked), float) for runs, asked, *_ in made]
     assert {row.shape for row in rows} == {(12, 3)}, "the predictions of 12 configurations have another shape"
-    JUDGED[size] = [(*one, row) for one, row in zip(made, rows, strict=True)]
-    return JUDGED[size]
+    return [(*one, row) for one, row in zip(made, rows, strict=True)]
 
 
 rng, near, far, repeats = fresh_rng(4), [], [], []
-for _, asked, logs, deviation, _, _, predictions in judged(14):
+for _, asked, logs, deviation, _, _, predictions in once("predictions", judged, 14):
     made, again = (np.exp(logs + deviation * rng.standard_normal(12)) for _ in range(2))
     off = logs_off(predictions[:, 1], made)
     near += [e for e, c in zip(off, asked, strict=True) if c[0] <= 16]
@@ -1293,8 +1286,6 @@ def judged(size):
     fits, and the errors of the fitted numbers, are as large as quantiles of their distributions, so the mean
     coverage hardly depends on chance.
     """
-    if size in JUDGED:
-        return JUDGED[size]
 
     def logs_of(theta, configurations):
         """Return the logarithms of the seconds of c iterations, for theta (5, k): (c, k)."""
@@ -1350,8 +1341,7 @@ def judged(size):
         made.append((runs, wanted[size:], logs[size:], deviation[size:], uncertain, shown))
     rows = [np.asarray(predict(fit(runs), asked), float) for runs, asked, *_ in made]
     assert {row.shape for row in rows} == {(12, 3)}, "the predictions of 12 configurations have another shape"
-    JUDGED[size] = [(*one, row) for one, row in zip(made, rows, strict=True)]
-    return JUDGED[size]
+    return [(*one, row) for one, row in zip(made, rows, strict=True)]
 
 
 NORMAL = statistics.NormalDist()
@@ -1365,7 +1355,7 @@ def chances(machine):
 
 
 rng, inside, off, off_baseline = fresh_rng(5), [], [], []
-for machine in judged(14):
+for machine in once("predictions", judged, 14):
     runs, asked, logs, deviation, _, _, predictions = machine
     inside += chances(machine)
     made = np.exp(logs + deviation * rng.standard_normal(12))
@@ -1402,8 +1392,6 @@ def judged(size):
     fits, and the errors of the fitted numbers, are as large as quantiles of their distributions, so the mean
     coverage hardly depends on chance.
     """
-    if size in JUDGED:
-        return JUDGED[size]
 
     def logs_of(theta, configurations):
         """Return the logarithms of the seconds of c iterations, for theta (5, k): (c, k)."""
@@ -1459,8 +1447,7 @@ def judged(size):
         made.append((runs, wanted[size:], logs[size:], deviation[size:], uncertain, shown))
     rows = [np.asarray(predict(fit(runs), asked), float) for runs, asked, *_ in made]
     assert {row.shape for row in rows} == {(12, 3)}, "the predictions of 12 configurations have another shape"
-    JUDGED[size] = [(*one, row) for one, row in zip(made, rows, strict=True)]
-    return JUDGED[size]
+    return [(*one, row) for one, row in zip(made, rows, strict=True)]
 
 
 NORMAL = statistics.NormalDist()
@@ -1473,14 +1460,14 @@ def chances(machine):
     return [NORMAL.cdf(b) - NORMAL.cdf(a) for a, b in zip(low, high, strict=True)]
 
 
-inside = [one for machine in judged(9) for one in chances(machine)]
+inside = [one for machine in once("predictions", judged, 9) for one in chances(machine)]
 assert 0.75 <= np.mean(inside) <= 0.86, f"values: the coverage on 16 machines is {np.mean(inside):.1%}"
 
 
 def factor(size):
     """Return the half-widths in units of the deviation that the residuals show: the median of 16 machines."""
     factors = []
-    for *_, uncertain, shown, predictions in judged(size):
+    for *_, uncertain, shown, predictions in once("predictions", judged, size):
         low, _, high = np.maximum(predictions, 1e-300).T
         factors.append(np.median(np.log(high / low) / 2 / shown / np.sqrt(1 + uncertain)))
     return np.median(factors)
@@ -1520,8 +1507,6 @@ def judged(size):
     fits, and the errors of the fitted numbers, are as large as quantiles of their distributions, so the mean
     coverage hardly depends on chance.
     """
-    if size in JUDGED:
-        return JUDGED[size]
 
     def logs_of(theta, configurations):
         """Return the logarithms of the seconds of c iterations, for theta (5, k): (c, k)."""
@@ -1577,12 +1562,11 @@ def judged(size):
         made.append((runs, wanted[size:], logs[size:], deviation[size:], uncertain, shown))
     rows = [np.asarray(predict(fit(runs), asked), float) for runs, asked, *_ in made]
     assert {row.shape for row in rows} == {(12, 3)}, "the predictions of 12 configurations have another shape"
-    JUDGED[size] = [(*one, row) for one, row in zip(made, rows, strict=True)]
-    return JUDGED[size]
+    return [(*one, row) for one, row in zip(made, rows, strict=True)]
 
 
 known, wider = [], []  # of each prediction; how much wider its interval is than it should be, in logarithms
-for *_, uncertain, _, predictions in judged(9):
+for *_, uncertain, _, predictions in once("predictions", judged, 9):
     low, _, high = np.maximum(predictions, 1e-300).T
     width = np.log(np.maximum(np.log(high / low), 1e-300)) - np.log(1 + uncertain) / 2
     wider += (width - width[uncertain <= np.median(uncertain)].mean()).tolist()
@@ -1618,8 +1602,6 @@ def judged(size):
     fits, and the errors of the fitted numbers, are as large as quantiles of their distributions, so the mean
     coverage hardly depends on chance.
     """
-    if size in JUDGED:
-        return JUDGED[size]
 
     def logs_of(theta, configurations):
         """Return the logarithms of the seconds of c iterations, for theta (5, k): (c, k)."""
@@ -1675,12 +1657,11 @@ def judged(size):
         made.append((runs, wanted[size:], logs[size:], deviation[size:], uncertain, shown))
     rows = [np.asarray(predict(fit(runs), asked), float) for runs, asked, *_ in made]
     assert {row.shape for row in rows} == {(12, 3)}, "the predictions of 12 configurations have another shape"
-    JUDGED[size] = [(*one, row) for one, row in zip(made, rows, strict=True)]
-    return JUDGED[size]
+    return [(*one, row) for one, row in zip(made, rows, strict=True)]
 
 
 NORMAL, ratios = statistics.NormalDist(), []
-for *_, logs, deviation, _, _, predictions in judged(14):
+for *_, logs, deviation, _, _, predictions in once("predictions", judged, 14):
     low, high = (np.log(np.maximum(predictions[:, (0, 2)], 1e-300)).T - logs) / deviation
     outside = [z * NORMAL.cdf(z) + NORMAL.pdf(z) for z in (*low, *-high)]  # its mean
     ratios.append((np.mean(high - low) + 20 * np.mean(outside)) / 3.51)

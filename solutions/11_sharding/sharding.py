@@ -50,7 +50,7 @@ import itertools
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import expect, fresh_rng
+from cluster.checks import expect, fresh_rng, once
 from cluster.network import Network, simulate
 from cluster.network.chunks import bounds
 from cluster.network.recorded import recorded_on_ranks
@@ -58,22 +58,11 @@ from cluster.network.recorded import recorded_on_ranks
 plt.style.use("cluster.course")
 NETWORK = Network(latency=20e-6, time_per_byte=0.8e-9)  # 10 Gbit/s
 SECRET = int(fresh_rng(0).integers(2**62))  # of the hidden tests' arrays
-JUDGED = {}  # during grading: what several hidden tests judge
 
 
-def once(name, function):
-    """Return a function that calls `function` once with each arguments, and then repeats its results.
-
-    All hidden tests with the same name get the same results.
-    """
-    known = JUDGED.setdefault(name, {})
-
-    def answer(*args):
-        if repr(args) not in known:
-            known[repr(args)] = function(*args)
-        return known[repr(args)]
-
-    return answer
+def pinned(name, function):
+    """Return `function`, with the same results in all hidden tests that use this name."""
+    return lambda *args: once(name, function, *args)
 
 
 # %% [markdown]
@@ -922,7 +911,7 @@ def trained_by(try_layers, network, seed, changed):
         memory = Memory(weights, others if changed else None)
         return memory, try_layers(x, target, len(weights), memory.gather, memory.free, memory.scatter)
 
-    memory, loss = once("layers", run)(network, changed) if seed == SECRET else run()
+    memory, loss = once("layers", run, network, changed) if seed == SECRET else run()
     want = 0.5 * float(((activations(x, weights)[-1] - target) ** 2).sum())
     assert not (isinstance(loss, float) and np.isnan(loss)), f"widths {network[0]}: the loss is {FREED}"
     expect(loss, want, {"it is the mean; the loss is half the sum.": want / target.size}, "the loss")
@@ -1449,7 +1438,7 @@ for case in PIPELINES:
 ### BEGIN HIDDEN TESTS
 # Not seen: a schedule that is not 1F1B, if it can be executed. The next two checks see it.
 for case in other_pipelines():
-    scheduled(once("schedules", one_forward_one_backward), case)
+    scheduled(pinned("schedules", one_forward_one_backward), case)
 ### END HIDDEN TESTS
 
 # %% check="schedule-bubble" points=1 see="11.4"
@@ -1472,7 +1461,7 @@ for case in PIPELINES:
 ### BEGIN HIDDEN TESTS
 # Not seen: passes that start later than they can, if the last one does not end later.
 for case in other_pipelines():
-    ends_early(once("schedules", one_forward_one_backward), case)
+    ends_early(pinned("schedules", one_forward_one_backward), case)
 ### END HIDDEN TESTS
 
 # %% check="schedule-memory" points=1 see="11.4"
@@ -1482,7 +1471,7 @@ for case in PIPELINES:
 ### BEGIN HIDDEN TESTS
 # Not seen: fewer stored micro-batches at the cost of time. schedule-bubble sees it.
 for case in other_pipelines():
-    assert_little_stored(scheduled(once("schedules", one_forward_one_backward), case), *case)
+    assert_little_stored(scheduled(pinned("schedules", one_forward_one_backward), case), *case)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1632,7 +1621,7 @@ rng = fresh_rng(9)
 MORE = [(int(p), *rng.integers(4, 10, 1).tolist(), *(rng.choice(9, 2) / 4 + 0.25), start) for p, start in
         zip(rng.permutation([2, 3, 4, 5])[:3], (0.0, *rng.uniform(3, 30, 2)), strict=True)]  # fmt: skip
 want = [float(one) for one in measured(lambda *case: [bubble_of(*case)], 0, MORE)]
-found = [float(one) for one in measured(once("measures", bubble_and_peak), 0, MORE)]
+found = [float(one) for one in measured(pinned("measures", bubble_and_peak), 0, MORE)]
 results_agree(found, want, MORE, "the bubble", {})
 ### END HIDDEN TESTS
 
@@ -1668,7 +1657,7 @@ rng = fresh_rng(9)
 MORE = [(int(p), *rng.integers(4, 10, 1).tolist(), *(rng.choice(9, 2) / 4 + 0.25), start) for p, start in
         zip(rng.permutation([2, 3, 4, 5])[:3], (0.0, *rng.uniform(3, 30, 2)), strict=True)]  # fmt: skip
 want = measured(lambda *case: [peaks_of(*case)], 0, MORE)
-found = [np.asarray(one).tolist() for one in measured(once("measures", bubble_and_peak), 1, MORE)]
+found = [np.asarray(one).tolist() for one in measured(pinned("measures", bubble_and_peak), 1, MORE)]
 results_agree(found, want, MORE, "the peaks", {})
 ### END HIDDEN TESTS
 
@@ -1866,7 +1855,7 @@ for case, accepted in SPLITS:
 ### BEGIN HIDDEN TESTS
 # Not seen: a split that is allowed and slow. split-fast sees it.
 for case, possible in other_clusters():
-    split_is_allowed(once("splits", choose_split), case, possible)
+    split_is_allowed(pinned("splits", choose_split), case, possible)
 ### END HIDDEN TESTS
 
 # %% check="split-fast" points=1 see="11.5"
@@ -1889,7 +1878,7 @@ def accepted_of(model, machine, sequences):
 
 
 for case, possible in other_clusters():
-    split_is_fast(once("splits", choose_split), case, accepted_of(*case) if possible else [])
+    split_is_fast(pinned("splits", choose_split), case, accepted_of(*case) if possible else [])
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -306,12 +306,13 @@ def test_time_of_the_test_process_counts_for_the_submission(engine, monkeypatch)
     """Does a submission's clock include the test process, which computes while student code calls it?"""
     watch = Watch(engine, monkeypatch)
     found = []
-    judge = engines.engine.GradedNotebook.judge
-    monkeypatch.setattr(
-        engines.engine.GradedNotebook,
-        "judge",
-        lambda self, channel: found.append([*self.pace.pids]) or judge(self, channel),
-    )
+    listen = engines.engine.GradedNotebook.listen
+
+    def listened(self, *args, **place):
+        found.append([*self.pace.pids])
+        return listen(self, *args, **place)
+
+    monkeypatch.setattr(engines.engine.GradedNotebook, "listen", listened)
     try:
         assert engine.grade(tiny(RIGHT)).checks["check"].score == 2
     finally:

@@ -1,5 +1,7 @@
 """Each check is judged against the notebook's state at its position, and nothing hidden leaves a grading."""
 
+import copy
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -175,9 +177,8 @@ raise ValueError(f"seen {seen}")
 def told(verdict):
     """Return everything that a student is told about a verdict."""
     texts = [str(gradebook.notes_to_student(verdict.to_json()))]
-    for each in verdict.notebook.cells:
-        is_check = each.metadata.get("nbgrader", {}).get("grade")
-        texts += [str(feedback.hide(o, each) if is_check else o) for o in each.get("outputs", ())]
+    shown, _ = feedback.HideHiddenTests().preprocess(copy.deepcopy(verdict.notebook), {})
+    texts += [str(o) for each in shown.cells for o in each.get("outputs", ())]
     texts += [check.error for check in verdict.checks.values() if not check.hidden]
     return "\n".join(texts)
 

@@ -346,7 +346,7 @@ def recipe():
 
 def test_what_one_check_has_judged_is_what_the_others_use(engine):
     """If each call of a function has another answer, does every check get the first one?"""
-    ask = "from cluster.checks import once\nfound = once(recipe)\n"
+    ask = "from cluster.checks import once\nfound = once('recipe', recipe)\n"
     ask += "assert found == {'steps': 100, 'rates': [1.0]}, found\n"
     ask += "found['rates'].append(2.0)"  # its own copy
     cells = [cell(CHANGES, "recipe", solution=True)]
@@ -363,4 +363,26 @@ def test_what_one_check_has_judged_is_what_the_others_use(engine):
 def test_a_notebook_asks_again():
     """Does `once` see in a notebook what a student has changed since?"""
     values = iter([1, 2])
-    assert [once(lambda: next(values)) for _ in range(2)] == [1, 2]
+    assert [once("values", next, values) for _ in range(2)] == [1, 2]
+
+
+def test_the_points_of_checks_that_judge_one_value_are_those_of_one_run(engine):
+    """If a function has another answer in each process, does each set of points belong to a single answer?
+
+    The hidden part of each check accepts other answers, and no answer passes more than one of them. So that
+    the second run is needed, one more check passes only there.
+    """
+    answer = "import os\ndef recipe():\n    return int.from_bytes(os.urandom(8), 'big') % 3\n"
+    answer += "state = [0]\ndef read():\n    return state[0]"
+    ask = "from cluster.checks import once\nassert read() == 0\nfound = once('recipe', recipe)\n"
+    cells = [cell(answer, "recipe", solution=True)]
+    for wanted in range(3):
+        check = "assert True\n" + hidden(f"{ask}assert found == {wanted}")
+        cells.append(cell(check, f"check-{wanted}", locked=True, grade=True, points=1))
+    cells.append(
+        cell("assert True\n" + hidden("assert read() == 0"), "state", locked=True, grade=True, points=1)
+    )
+    for later, most in (("", 2), ("state[0] = 1", 2)):
+        checks = engine.grade(nbformat.v4.new_notebook(cells=[*cells, cell(later)])).checks
+        assert checks["state"].score == 1
+        assert sum(check.score for check in checks.values()) == most

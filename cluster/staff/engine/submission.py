@@ -74,7 +74,9 @@ class GradedNotebook:
         self.slow: list[str] = []
         self.skipped: set[int] = set()  # numbers of the cells to skip
         self.passed: dict[str, Message] = {}  # {check: the reply about its visible part, which has passed}
-        self.again: list[str] = []  # checks that the second run judges
+        self.again: set[str] = set()  # checks that the second run judges
+        self.replies: dict[str, Message] = {}  # {check: the second run's reply about it}
+        self.judges: dict[str, set[str]] = {}  # {value: the checks that share it} (cluster.checks.once)
         self.second = self.gone = self.lost = False  # gone: a sandbox does not answer; lost: the student's
         self.why = ""  # why the first run ended early
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
@@ -226,7 +228,8 @@ class GradedNotebook:
         The first run judges the visible parts of all checks, and then their hidden parts. Until then, no
         code of the student's has received a hidden value, so no output and no error contains one. A hidden
         part that fails may have met a state that cells below its check have left. The second run, in new
-        sandboxes, therefore judges such checks at their positions. Only points leave it.
+        sandboxes, therefore judges such checks at their positions. Only points leave it, and of checks that
+        judge the same value, those of one run.
 
         channel: to the student process. tests: returns the channel to the test process. Raises
         NotebookEndedError, InfrastructureError, CheckHeldUpError.
@@ -234,7 +237,7 @@ class GradedNotebook:
         self.begin(channel)
         wanted, judge, last = list(self.checks), self.judge_visible, len(self.cells)
         if self.second:
-            wanted, judge = self.again, self.judge_again
+            wanted, judge = [name for name in wanted if name in self.again], self.judge_again
             last = max(self.before[name] for name in wanted)
         for number in range(last + 1):
             if number:
@@ -327,17 +330,13 @@ class GradedNotebook:
             return self.has_passed(name)
         self.has_failed(name, reply)
         ended = reply["error"].startswith("TimeLimit") or self.lost > lost
-        if not ended and (reply["asked"] or not {*about, *reply["about"]}.isdisjoint(self.again)):
-            self.again.append(name)
+        asked = reply["asked"] or reply["judged"]
+        if not ended and (asked or not {*about, *reply["about"]}.isdisjoint(self.again)):
+            self.again.add(name)
 
     def judge_again(self, tests: Channel, name: str) -> None:
         """Judge a whole check at its position, in the second run."""
-        reply = self.listen(tests, name, self.graded[name].source)
-        self.again = [other for other in self.again if other != name]
-        if not reply["error"]:
-            self.has_passed(name)
-        elif name in self.open:
-            self.has_failed(name, reply)
+        self.replies[name] = self.listen(tests, name, self.graded[name].source)
 
     def has_passed(self, name: str) -> None:
         check, cell = self.checks[name], self.graded[name]
@@ -362,8 +361,11 @@ class GradedNotebook:
 
     def failed(self) -> set[str]:
         """Return the checks that have failed; in the second run, without those that it has yet to judge."""
-        undecided = self.again if self.second else ()
-        return {name for name, check in self.checks.items() if check.error and name not in undecided}
+        errors = {name: check.error for name, check in self.checks.items()}
+        if self.second:
+            errors |= dict.fromkeys(self.again, "")
+        errors |= {name: reply["error"] for name, reply in self.replies.items()}
+        return {name for name, error in errors.items() if error}
 
     def listen(self, tests: Channel, name: str, text: str, **place: bool) -> Message:
         """Have the test process run a part of a check, and return its reply.
@@ -384,6 +386,8 @@ class GradedNotebook:
             raise InfrastructureError(f"the checks cannot be run: {reply['broken']}")
         self.gone, self.lost = self.gone or reply["gone"], self.lost or reply["lost"]
         self.hold_to_limit(reply, since)
+        for value in reply["judged"]:
+            self.judges.setdefault(value, set()).add(name)
         self.checks[name].seconds = round(self.checks[name].seconds + reply["seconds"], 3)
         return reply
 
@@ -401,14 +405,39 @@ class GradedNotebook:
     def begin_again(self) -> bool:
         """Return whether there is a second run, which has the rest of the time.
 
-        It judges checks whose hidden part was not reached, too, because the process ended before.
+        It judges checks whose hidden part was not reached, too, because the process ended before. Which
+        values these share with others is not known, so all that share one are judged again.
         """
-        self.again += [name for name in self.passed if name in self.open]
+        missed = self.open & self.passed.keys()
+        shared = set().union(*self.judges.values()) if missed else set()
+        self.again |= missed.union(shared, *map(self.sharing, self.again)) & self.passed.keys()
         self.second, self.budget = True, self.end - time.monotonic()
         return bool(self.again) and self.budget > 1
 
+    def sharing(self, name: str) -> set[str]:
+        """Return the check and all that judge a value with it, directly or by way of another one."""
+        group, more = set[str](), {name}
+        while more:
+            group |= more
+            more = {check for checks in self.judges.values() if checks & group for check in checks} - group
+        return group
+
+    def choose(self) -> None:
+        """Of checks that judge the same value, take the second run's results if they give more points."""
+        for group in {frozenset(self.sharing(name) & self.passed.keys()) for name in self.replies}:
+            right = [name for name in group if name in self.replies and not self.replies[name]["error"]]
+            gain = sum(self.checks[name].max_score for name in right)
+            gain -= sum(self.checks[name].score for name in group)
+            if group <= self.replies.keys() and (gain > 0 or (gain == 0 and group & self.open)):
+                for name in group:
+                    if name in right:
+                        self.has_passed(name)
+                    else:
+                        self.has_failed(name, self.replies[name])
+
     def finish(self) -> None:
-        """Make all checks that have no result fail, for the reason why the first run ended."""
+        """Decide by both runs; checks that have no result fail, for the reason why the first run ended."""
+        self.choose()
         for name in self.open:
             self.checks[name].error, self.checks[name].kind = self.why, failures.LIMIT
             self.graded[name].outputs = self.outputs.of_check("", f"NotGraded: {self.why}")

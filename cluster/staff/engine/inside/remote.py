@@ -46,7 +46,8 @@ class Student:
         self.in_place, self.calls, self.requests = False, 0, 0  # requests: of the running part of a check
         self.replaced: list[tuple[str, Any, Callable]] = []
         self.named: dict[int, str] = {}  # {number of a handle: name}
-        self.pinned: dict[str, Any] = {}  # {name of a function: its value} (cluster.checks.once)
+        self.pinned: dict[str, dict[str, Any]] = {}  # {name: {arguments: value}} (cluster.checks.once)
+        self.judged: set[str] = set()  # those names that the running part of a check has asked for
         self.failed = Failed()
         self.ranks: Any = None  # an ask_ranks.Ranks
         self.trials: Trials | None = None
@@ -54,7 +55,7 @@ class Student:
     def until(self, seconds: float) -> None:
         """Begin a part of a check with a time limit in seconds."""
         self.end, self.functions = time.monotonic() + seconds, []
-        self.in_place, self.calls = False, 0
+        self.in_place, self.calls, self.judged = False, 0, set()
         with contextlib.suppress(CheckStopped, Exception):  # the check's next request raises the error again
             while self.replaced:  # left behind by a check that was stopped
                 self.put_back()

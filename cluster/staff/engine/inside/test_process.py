@@ -77,7 +77,7 @@ def judge(name: str, text: str, own: dict[str, Any], student: Student, seconds: 
 
     students: the error was raised in the student process. gone: a process no longer answers. lost: the
     student process is one of them. asked: the part has used the student process. about: the checks whose
-    failure it has asked for.
+    failure it has asked for. judged: the names of the values that it shares with other checks (`once`).
     """
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
     # The check itself gets the grace period, too, so the limit of a call to student code is reached first.
@@ -103,6 +103,7 @@ def judge(name: str, text: str, own: dict[str, Any], student: Student, seconds: 
         "called": student.calls > 0,
         "asked": student.requests > 0,
         "about": sorted(student.failed.asked),
+        "judged": sorted(student.judged),
         "seconds": time.monotonic() - start,
         "printed": printed.getvalue()[:PRINTED],
         "gone": any(side.gone for side in (student, student.trials, student.ranks) if side),
