@@ -173,8 +173,8 @@ def say_large(sent: Program, items: int = 0) -> None:
 class Plan:
     """A requested run: the call, its options, and its cache key. `SweepPlan` extends it for `map`.
 
-    base: the key without files. files: {path: state} of what its values name. environment: the variables that it reads. notes: what the
-    user should know about the key.
+    base: the key without files. files: {path: state} of what its values name. environment: the variables that
+    it reads. notes: what the user should know about the key.
     """
 
     options: Options
