@@ -586,7 +586,7 @@ def test_random_numbers_without_a_seed_are_no_deception(engine):
 
 
 def test_a_clock_is_told_as_such(engine):
-    """If a result depends on the clock, does the feedback say what may differ, and accuse nobody?"""
+    """If a result depends on the clock, does the feedback say what may differ, and accuse no person?"""
     result = check(
         engine,
         RIGHT.replace("return total", "return total + time.time()").replace("def", "import time\ndef", 1),

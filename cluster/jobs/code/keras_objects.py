@@ -1,6 +1,6 @@
 """Keras objects with classes and functions of the student's own: what identifies them, and how they travel.
 
-Keras saves an object by its configuration, in which such a class or function is only a name. The class itself
+Keras saves an object by its configuration, where such a class or function is only a name. The class itself
 is therefore sent with it, and so are the attributes that the configuration does not contain.
 """
 

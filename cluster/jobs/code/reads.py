@@ -109,7 +109,7 @@ def written(now: dict[str, State], then: dict[str, State], run: Run) -> list[str
 
 
 def _interval(run: Run) -> tuple[float, float]:
-    """Return the time in which a run's ranks worked; until infinity if they still do."""
+    """Return when a run's ranks worked; until infinity if they still do."""
     of_sweep = "items" in run.record
     members = list(run.newest_items(max(run.rounds(), default=0)).values()) if of_sweep else [run]
     ranks = [member.rank_record(r) or {} for member in members for r in range(member.ranks)]

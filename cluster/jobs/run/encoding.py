@@ -390,7 +390,7 @@ for moment in (datetime.datetime, datetime.time):
 
 
 def _family(applies: Callable[[Any], bool], tag: str) -> Callable[[Encode], Encode]:
-    """Register an encoder for all values for which `applies` is true."""
+    """Register an encoder for values with a true `applies`."""
 
     def register(encode: Encode) -> Encode:
         FAMILIES.append((applies, tag, encode))

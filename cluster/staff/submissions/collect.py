@@ -4,7 +4,7 @@ nbgrader's own collect follows links, takes the student and the time from the fo
 that all users can write. Here, the student is the folder's owner, and the time is the server's (ctime, which
 users cannot set). Links and special files are refused, and only the grader can read the copies.
 
-`received.json` beside a copy records when each folder was received, and a digest of its files. A folder that
+`received.json` next to a copy records when each folder was received, and a digest of its files. A folder that
 is found again with the same files keeps its time, because ctime changes with permissions, too. With other
 files, it is a new submission. A collected submission is never replaced by one that was received earlier,
 unless a due date decides between them; the replaced one is then kept in `.grading/replaced/`.
@@ -44,7 +44,7 @@ class Handed:
     """A submission in the exchange, or one that was collected and is no longer there.
 
     student: from its name. when: last change by the server's clock, or when these files were first received.
-    left_out: what lies beside the notebook and is not collected, because the folder is too large with it.
+    left_out: what lies next to the notebook and is not collected, because the folder is too large with it.
     """
 
     folder: Path
@@ -226,7 +226,7 @@ def record(target: Path) -> dict[str, Any]:
 
 
 def settle(one: Handed, facts: dict[str, Any], check_owner: bool) -> list[str]:
-    """Give a submission its digest, and the time at which its files were first received; record both.
+    """Give a submission its digest, and the time when its files were first received; record both.
 
     facts: `record` of the student. Returns what an instructor should know.
     """
