@@ -152,7 +152,6 @@ def test_the_graders_files_are_closed(gus, ines):
         "/api/contents",
         "/api/contents/nbgrader_config.py",
         "/files/nbgrader_config.py",
-        "/tree",
     )
     pages += (
         "/api/terminals",

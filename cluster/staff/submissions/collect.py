@@ -112,6 +112,8 @@ def examine(folder: Path, assignment: str, check_owner: bool, known: Collection[
         others = (name for name in os.listdir(folder) if name not in known and not name.endswith(".ipynb"))
         one.left_out = tuple(sorted(name for name in others if name not in ALWAYS))
         contents = list(walk(one))
+        if not any(name.endswith(".ipynb") for name, _ in contents):
+            raise  # nothing could be graded
     for _, entry in contents:
         if check_owner and entry.st_uid != about.st_uid:
             raise SubmissionError(f"it contains a file that belongs to {exchange.user(entry.st_uid)}")
