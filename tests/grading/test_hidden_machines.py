@@ -1,8 +1,9 @@
-"""The machines that assignment 09 uses to test predictions: they are created by the same code everywhere, and
-match the assignment's description."""
+"""Assignment 09 tests predictions on hidden machines: all tests create the same ones, and they match
+the description."""
 
 import math
 import re
+import textwrap
 
 import numpy as np
 import pytest
@@ -13,57 +14,54 @@ from cluster.network.fusion import Buffer, fuse
 from .. import ROOT
 
 TEXT = next((ROOT / "solutions" / "09_asynchronous_sgd").glob("*.py")).read_text(encoding="utf-8")
-HIDDEN = re.findall(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", TEXT, flags=re.S)
-SAMPLE = [0, 24]  # the seed of the machine whose runs the assignment shows
-
-
-def cell(name):
-    """Return the text of a provided cell."""
-    return re.search(rf'^# %% given="{name}"\n(.*?)^# %%', TEXT, flags=re.M | re.S)[1]
-
-
-def definition(text, name):
-    """Return the source of a function in a check's hidden tests."""
-    match = re.search(rf"^def {name}\(.*?(?=^\S)", text, flags=re.M | re.S)
-    return match[0].strip() if match else ""
+MACHINES = re.findall(r"^def judged\(.*?(?=^\S)", TEXT, flags=re.M | re.S)
 
 
 @pytest.fixture(scope="module")
 def names():
-    """Return the names defined in the provided cells on the machine and its runs, and in the hidden code that
-    creates machines."""
+    """Return the names of provided cells about machines, the solution's `iteration_seconds`, and the hidden
+    tests' `judged` with its `logs_of`."""
     names = {"__name__": "machines"}
-    for text in (cell("setup"), cell("machine"), cell("runs"), cell("made-later")):
-        exec(text, names)
-    whole = next(text for text in HIDDEN if "def hidden_machine" in text)
-    exec(re.match(r".*?return list\(zip\(to_fit, made.*?\n", whole, flags=re.S)[0], names)
+    cells = [
+        r'given="setup"',
+        r'given="machine"',
+        r'solution="iteration"',
+        r'given="runs"',
+        r'given="made-later"',
+    ]
+    for cell in cells:
+        exec(re.search(rf"^# %% {cell}\n(.*?)^# %%", TEXT, flags=re.M | re.S)[1], names)
+    exec(MACHINES[0], names)
+    exec(textwrap.dedent(re.search(r" +def logs_of.*?(?=\n\n)", MACHINES[0], flags=re.S)[0]), names)
     return names
 
 
 def test_all_checks_have_the_same_machines():
-    """Is the code that creates machines the same in all hidden tests?"""
-    for name, count in [("iteration_of", 7), ("machine_of", 7), ("hidden_machine", 6)]:
-        texts = [source for text in HIDDEN if (source := definition(text, name))]
-        assert len(texts) == count and len(set(texts)) == 1, name
+    """Is the code that creates machines the same in all hidden tests? Does each draw its own noise?"""
+    assert len(MACHINES) == 6 and len(set(MACHINES)) == 1
+    drawn = re.findall(r"^rng, .* = fresh_rng\((\d+)\)", TEXT, flags=re.M)
+    assert len(drawn) == len(set(drawn)) > 1 and "1" not in drawn  # the machines' own
 
 
-def test_no_two_checks_have_the_same_seeds():
-    """Does each check use its own seed, except for the two checks that use 9 runs?"""
-    of_machines = r"(?:hidden_machine|theta, _, to_fit, asked, _ = machine_of)\(\[(\d+), seed\](?:, 9)?\)"
-    seeds = re.findall(of_machines, TEXT)
-    assert sorted(seeds) == ["1", "11", "2", "3", "6", "7", "7"] and str(SAMPLE[0]) not in seeds
+def test_machines_are_as_described(names):
+    """Do the hidden machines have 14 runs and 12 later configurations, six of them above 16 ranks?"""
+    names |= {"fit": lambda runs: len(runs), "predict": lambda fitted, asked: np.ones((len(asked), 3))}
+    made = names["judged"](14)
+    assert len(made) == 16
+    for runs, asked, logs, deviation, uncertain, shown, _ in made:
+        assert len(runs) == 14 and len(asked) == len(logs) == 12 and sum(p > 16 for p, *_ in asked) == 6
+        assert not {c for c, _ in runs} & set(asked) and 1 < uncertain.max() < 3
+        assert (deviation >= 0.01).all() and 0 < shown < 0.2
 
 
-def test_the_runs_shown_are_those_of_the_sample_machine(names):
-    """Does the code for hidden machines reproduce the recorded runs and the later ones that the assignment
-    describes?"""
-    runs, asked, _ = names["hidden_machine"](SAMPLE)
-    assert [c for c, _ in runs] == [c for c, _ in names["RUNS"]] and sorted(asked) == names["ASKED"]
-    assert np.allclose([s for _, s in runs], [s for _, s in names["RUNS"]], rtol=1e-3)
-    theta, noise, *_ = names["machine_of"](SAMPLE)
-    assert math.isclose(noise, names["NOISE"], rel_tol=5e-3)
-    means = [names["iteration_of"](theta, c, 1 + theta[2] * names["SLOWEST"][c[0]]) for c in names["ASKED"]]
-    assert np.allclose(means, names["MEANS"], rtol=5e-3)
+def test_the_reference_is_the_solution(names):
+    """Do hidden machines take as long as `iteration_seconds` of the solution says?"""
+    theta, spread = (
+        (0.004, 0.002, 0.03, 5e-5, 0.4e-9),
+        [(p, n, 16 * 2**20) for p in names["RANKS"] for n in (8, 64)],
+    )
+    found = np.exp(names["logs_of"](np.array(theta)[:, None], spread))[:, 0]
+    assert np.allclose(found, [names["iteration_seconds"](theta, c) for c in spread], rtol=1e-9)
 
 
 def test_the_slowest_of_p(names):
@@ -92,5 +90,5 @@ def test_an_iteration_is_that_of_its_messages(names, configuration):
         run = simulate(ring, Placeholder(size // 4, np.float32), ranks=p, network=network, record=False)
         whole = simulate(ring, Placeholder(0, np.float32), ranks=p, network=network, record=False).time
         end = max(end, passes * (1 + 2 * bucket[-1].ready) / 3) + whole + (run.time - whole) / p
-    result = names["iteration_of"](theta, (p, n, mib << 20), 1.0)
+    result = names["iteration_seconds"](theta, (p, n, mib << 20))
     assert math.isclose(result, max(end, passes), rel_tol=1e-9)
