@@ -42,7 +42,7 @@ def check_release(root: Path, options: argparse.Namespace) -> list[str]:
 @command(
     "mutants",
     ASSIGNMENT,
-    argument("--only", nargs="+", metavar="NAME", help="grade only these (unsolved, solution, …)"),
+    argument("--only", nargs="+", metavar="NAME", help="grade only these (stub, solution, …)"),
     argument("--workers", type=int, help="number of grading processes (default: one per core)"),
     table=TOOLS,
 )
