@@ -113,8 +113,8 @@ class Hashed:
                 f"the result {what} a float; an exact value is expected, such as an int "
                 "(HASHED AUTOTEST compares exactly; floats need AUTOTEST)"
             )
-        # scrypt with 16 MiB takes tens of milliseconds per guess, so a million guesses take hours.
-        digest = hashlib.scrypt(json.dumps(tree).encode(), salt=salt.encode(), n=2**14, r=8, p=1, dklen=20)
+        # scrypt with 2 MiB takes some milliseconds per guess, so a million guesses take hours.
+        digest = hashlib.scrypt(json.dumps(tree).encode(), salt=salt.encode(), n=2**11, r=8, p=1, dklen=20)
         self.digest = digest.hex()
 
     def __repr__(self) -> str:
