@@ -232,6 +232,17 @@ def say(*parts: object, **how: Any) -> None:
     print(*parts, **how, flush=True)
 
 
+def gradebook_error(error: Exception) -> str:
+    """Return what a failing gradebook reports, and the remedy (sqlalchemy's DatabaseError)."""
+    what, usual = str(getattr(error, "orig", error)).strip(), type(error).__name__ == "OperationalError"
+    if usual and "no such" not in what:  # locked by another process, or a full disk
+        return f"{what}. Nothing is lost. Fix this and run the command again"
+    return (
+        f"the gradebook is damaged ({what}). The verdicts are stored elsewhere: make it again from them with"
+        " `python -m cluster grade rebuild`, which keeps the damaged file, or restore the last backup"
+    )
+
+
 def opened(course: Course) -> Gradebook:
     """Open nbgrader's database of a course, as a context manager."""
     from nbgrader.api import Gradebook

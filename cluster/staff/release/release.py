@@ -137,7 +137,7 @@ def secrets(root: Path, assignment: str) -> set[str]:
 
 
 def bare(line: str) -> str:
-    """Return a line without its indentation, the mark of a text, and a directive for a formatter or linter."""
+    """Return a line without indentation, the mark of a text, and a directive for a formatter or linter."""
     return DIRECTIVE.sub("", line.strip().removeprefix("# "))
 
 
