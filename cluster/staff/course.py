@@ -166,7 +166,10 @@ class Course:
                     converter.start()
                 finally:
                     del converter
-                    gc.collect()  # kernels' open sockets would cause warnings later
+                    if (
+                        student == "."
+                    ):  # only generating runs kernels; their open sockets would cause warnings
+                        gc.collect()
         except (Exception, SystemExit) as error:
             log_lines = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
             who = "" if student == "." else f", student {student}"
