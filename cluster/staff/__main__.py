@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .commands import COMMANDS, ONE, Command, argument, command
-from .course import Course, CourseError, assignments, find_root
+from .course import Course, CourseError, assignments, find_root, gradebook_error
 from .release import wrong_solutions
 
 ANOTHER_GRADEBOOK = (
@@ -105,9 +105,14 @@ def run(root: Path, options: argparse.Namespace) -> list[str]:
     if options.command in TOOLS:
         return TOOLS[options.command][0](root, options)
     note_other_gradebook(root)
-    if isinstance(options.assignment, str):
-        [options.assignment] = assignments(root, options.assignment)
-    return COMMANDS[options.command][0](Course(root), options)
+    if isinstance(given := getattr(options, "assignment", None), str):
+        [options.assignment] = assignments(root, given)
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        return COMMANDS[options.command][0](Course(root), options)
+    except DatabaseError as error:
+        raise CourseError(gradebook_error(error)) from error
 
 
 def note_other_gradebook(root: Path) -> None:

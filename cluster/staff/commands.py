@@ -100,8 +100,6 @@ TO = argument("--to", metavar="FOLDER", help="where to write (.grading/reports/A
 )
 def grade_class(course: Course, options: argparse.Namespace) -> list[str]:
     """Grade a class: all submissions, on this machine or as one Slurm array."""
-    from sqlalchemy.exc import OperationalError
-
     from .grading import grade
 
     limits, backend = dict(options.limit), chosen_backend(course, options)
@@ -109,9 +107,8 @@ def grade_class(course: Course, options: argparse.Namespace) -> list[str]:
         result = grade.grade_class(
             course.root, options.assignment, options.student, backend=backend, limits=limits
         )
-    except (OSError, OperationalError) as error:  # a full disk, or a gradebook locked by another process
-        message = str(getattr(error, "orig", error))
-        raise CourseError(f"{message}. Nothing is lost. Fix this and run the command again") from error
+    except OSError as error:  # a full disk
+        raise CourseError(f"{error}. Nothing is lost. Fix this and run the command again") from error
     tell(course, options.assignment, result)
     return lines("{} was not graded ({}); run it again", result.ungraded)
 
@@ -310,6 +307,22 @@ def regrade(course: Course, options: argparse.Namespace) -> list[str]:
     say(f"{options.assignment}, {options.check}: {counts}")
     say_notes(result.notes)
     return lines("{} was not graded ({}); run it again", result.ungraded)
+
+
+@command("rebuild")
+def rebuild(course: Course, options: argparse.Namespace) -> list[str]:
+    """Make a damaged gradebook again from the stored verdicts. Nothing is executed; the old file is kept."""
+    from .grading import rebuild as again
+
+    result = again.rebuild(course)
+    for name, students in result.points.items():
+        say(f"{name}: points of {len(students)} submissions")
+    say(f"the damaged gradebook is kept in {result.kept}")
+    if result.unread:
+        say(f"  not readable in it: {', '.join(result.unread)}. Enter again what is missing")
+    wrong = [f"{name}: {student}: {why}; use `grade run`"
+             for name, left in result.left.items() for student, why in left.items()]  # fmt: skip
+    return wrong + tell_students(course)
 
 
 @command("report", ASSIGNMENT, TO)

@@ -166,7 +166,10 @@ class Course:
                     converter.start()
                 finally:
                     del converter
-                    gc.collect()  # kernels' open sockets would cause warnings later
+                    if (
+                        student == "."
+                    ):  # only generating runs kernels; their open sockets would cause warnings
+                        gc.collect()
         except (Exception, SystemExit) as error:
             log_lines = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
             who = "" if student == "." else f", student {student}"
@@ -230,6 +233,17 @@ def alone(folder: Path) -> Iterator[Path]:
 def say(*parts: object, **how: Any) -> None:
     """Print progress at once, even through a pipe."""
     print(*parts, **how, flush=True)
+
+
+def gradebook_error(error: Exception) -> str:
+    """Return what a failing gradebook reports, and the remedy (sqlalchemy's DatabaseError)."""
+    what, usual = str(getattr(error, "orig", error)).strip(), type(error).__name__ == "OperationalError"
+    if usual and "no such" not in what:  # locked by another process, or a full disk
+        return f"{what}. Nothing is lost. Fix this and run the command again"
+    return (
+        f"the gradebook is damaged ({what}). The verdicts are stored elsewhere: make it again from them with"
+        " `python -m cluster grade rebuild`, which keeps the damaged file, or restore the last backup"
+    )
 
 
 def opened(course: Course) -> Gradebook:

@@ -54,7 +54,7 @@ def test_all_bad_lines_of_a_roster_are_named_at_once():
     first, *rest = str(caught.value).splitlines()
     assert "people.csv" in first
     output = [re.match(r"  line (\d): .*?('.*?'|$)", line).groups() for line in rest]
-    named = ["'Ada!'", "'tutor'", "'123'", "'-1'", "'ben'", ""]
+    named = ["'Ada!'", "'tutor'", "'123'", "'-1'", "'ben'", "''"]
     assert output == list(zip("224556", named, strict=True))
     assert str(caught.value).count(roster.USERS) == 1
 

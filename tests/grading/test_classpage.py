@@ -445,3 +445,15 @@ def ended(desk):
         assert time.monotonic() < until
         time.sleep(0.1)
     return last
+
+
+def test_people_are_sorted_like_in_a_list_of_a_class(many):
+    """Are students sorted by last name, whatever the capitals and accents, and by first name among equals?"""
+    people = [("Zoe", "Ångström"), ("Ben", "baker"), ("Ada", "Öztürk"), ("Cem", "Özil"), ("Ann", "Baker")]
+    people += [("Eve", "Zorn"), ("Max", "Ázul"), ("Liu", "")]
+    with many.book() as book:
+        for n, (first, last) in enumerate(people):
+            book.add_student(f"s{n}", first_name=first, last_name=last)
+    rows = sheets.Sheets(many.root, None).one(NAME).rows
+    names = "Liu, Zoe Ångström, Max Ázul, Ann Baker, Ben baker, Cem Özil, Ada Öztürk, Eve Zorn"
+    assert [row.name for row in rows] == names.split(", ")

@@ -17,6 +17,7 @@ from tornado.web import HTTPError, authenticated
 from cluster.pages import drawings
 from cluster.pages.course_pages import Page
 
+from ..course import gradebook_error
 from ..official_check.attempt_limits import Records, curve
 from ..platforms import PLATFORMS
 from . import roles
@@ -45,6 +46,16 @@ class ClassHandler(Page):
     def me(self) -> str:
         """The user's name."""
         return getattr(self.current_user, "username", "")
+
+    def write_error(self, status_code: int, **about: Any) -> None:
+        """Show an error as a page; a damaged gradebook with the remedy."""
+        from sqlalchemy.exc import DatabaseError
+
+        error = about.get("exc_info", (None, None))[1]
+        if not isinstance(error, DatabaseError):
+            return super().write_error(status_code, **about)
+        self.set_status(503)
+        Page.show(self, "damaged.html", words=gradebook_error(error))
 
     def buttons(self) -> dict[str, Button]:
         """Return the buttons that the user may press."""

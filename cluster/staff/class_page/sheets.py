@@ -10,6 +10,7 @@ import pwd
 import stat
 import statistics
 import time
+import unicodedata
 from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ class Row:
 
     student: str
     name: str
+    by_name: tuple[str, ...] = ()  # its place in an alphabetical list: by last name, without accents
     due: datetime.datetime | None = None
     extended: bool = False
     days: int = 0  # additional days for each assignment, from the roster
@@ -262,7 +264,8 @@ class Sheets:
             full_name = " ".join(filter(None, [student.first_name, student.last_name]))
             due = aware(deadline(student.id))
             days = each.get(student.id, {}).get("days", 0)
-            row = Row(student.id, full_name or student.id, due, due != view.due, days)
+            place = alphabetical(student.last_name, student.first_name, student.id)
+            row = Row(student.id, full_name or student.id, place, due, due != view.due, days)
             row.section, row.grader = sections[student.id], graders.get(student.id, "")
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
@@ -270,10 +273,16 @@ class Sheets:
             row.look_at = looks.get(student.id, "") if row.graded else ""
             row.cells = filled(self.people, student.id, name) if self.people else None
             view.rows.append(row)
-        view.rows.sort(
-            key=lambda row: (["not yet", "late", "in time"].index(row.status), row.name, row.student)
-        )
+        view.rows.sort(key=lambda row: (["not yet", "late", "in time"].index(row.status), row.by_name))
         return view
+
+
+def alphabetical(*names: str | None) -> tuple[str, ...]:
+    """Return a key that sorts names, the most important first, like a list of people: capitals and accents
+    decide only between names that are equal without them."""
+    given = [name or "" for name in names]
+    plain = [unicodedata.normalize("NFKD", name.casefold()) for name in given]
+    return *("".join(c for c in name if not unicodedata.combining(c)) for name in plain), *given
 
 
 def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:

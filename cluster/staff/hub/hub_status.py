@@ -45,7 +45,10 @@ def report(state: Path) -> tuple[int, str]:
     if troubles := course_files.exchange_troubles(state, settings, COURSE):
         rows += [f"  exchange   {description}" for description in troubles]
     if lost := backup.gradebook_loss(state, settings):
-        rows.append(f"  gradebook  {lost} Restore the last backup (restore FILE).")
+        rows.append(
+            f"  gradebook  {lost} Rebuild it from the stored verdicts (`grade rebuild` in a terminal of the"
+            " class page's JupyterLab), or restore the last backup (restore FILE)."
+        )
         troubles.append(lost)
     if good == parts:
         people = daemons.api(settings, state).users()

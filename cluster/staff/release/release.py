@@ -34,6 +34,7 @@ MARKS = (
 # the values that checks compare with, in a notebook's JSON
 STORED = re.compile(r'(?<=\.matches\(\\")[^"\\]+')
 CHECKSUM = re.compile(r'(?<="checksum": ")[0-9a-f]+')  # nbgrader's checksum of the cell's source
+DIRECTIVE = re.compile(r"\s*# (fmt: skip|noqa\b.*|type: ignore\b.*)$")
 TRIVIAL = 12  # minimum characters; shorter lines (`return x`, `else:`) reveal nothing
 
 
@@ -127,12 +128,17 @@ def secrets(root: Path, assignment: str) -> set[str]:
     hidden: set[str] = set()
     shown: set[str] = set()
     for twin in sorted((root / "solutions" / assignment).glob("*.py")):
-        lines = [line.strip().removeprefix("# ") for line in twin.read_text().splitlines()]
+        lines = [bare(line) for line in twin.read_text().splitlines()]
         regions = [between(lines, begin, end) for begin, end in REGIONS]
         for line, *inside in zip(lines, *regions, strict=True):
             if not any(mark in line for pair in REGIONS for mark in pair):
                 (hidden if any(inside) else shown).add(line)
     return {line for line in hidden - shown if len(line) >= TRIVIAL}
+
+
+def bare(line: str) -> str:
+    """Return a line without indentation, the mark of a text, and a directive for a formatter or linter."""
+    return DIRECTIVE.sub("", line.strip().removeprefix("# "))
 
 
 def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:
@@ -178,7 +184,7 @@ def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[st
         for line in lines:
             if any(mark in line for mark in marks):
                 result.append(f"{path}: nbgrader's mark {line.strip()!r}")
-            if line.strip().removeprefix("# ") in secret_lines:
+            if bare(line) in secret_lines:
                 result.append(f"{path}: the secret line {line.strip()!r}")
     return result
 

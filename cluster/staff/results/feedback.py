@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from traitlets.config import Config
 
+# imported once, before the processes that render pages, each of which would import them again
+IMPORTED = (
+    "nbgrader.converters",
+    "nbgrader.api",
+    "sqlalchemy.dialects.sqlite",
+    "IPython.lib.lexers",
+    "mistune",
+    "nh3",
+)
 SECONDS = 20  # seconds of CPU time per page
 INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
@@ -251,7 +260,7 @@ class Feedback(StudentPage):
 
         If the student's cells cannot be rendered within them, the page states this and has only the checks.
         """
-        limited.preload(__name__, "nbgrader.converters")
+        limited.preload(__name__, *IMPORTED)
         steps = [type(step) for step in self._preprocessors]
         try:
             page = limited.call(rendered, self.config, steps, nb, resources, seconds=SECONDS)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
 ONE_DAY = datetime.timedelta(days=1)
+DUE = "due.json"  # {assignment: due date as text}, for a gradebook that has to be rebuilt
 EACH = "*"  # key of the extensions that apply to each assignment
 FORM = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)\s*(\S+)")
 EXAMPLES = (
@@ -180,6 +181,12 @@ def extensions(coursedir: CourseDirectory) -> tuple[Path, dict[str, dict[str, di
     return path, grading_folder.load(path) or {}
 
 
+def known(course: Course) -> dict[str, datetime.datetime]:
+    """Return {assignment: due date, naive UTC} as `set_due` has kept them outside the gradebook."""
+    kept = grading_folder.load(grading_folder.runs(course.coursedir).with_name(DUE)) or {}
+    return {name: moment(text) for name, text in kept.items()}
+
+
 def extension(
     coursedir: CourseDirectory, book: Gradebook, student: str, assignment: str
 ) -> datetime.timedelta | None:
@@ -230,15 +237,12 @@ def found(book: Gradebook, assignment: str) -> Assignment:
 
 def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
     """Set the due date ("none" removes it), and update the penalties of all submissions."""
-    known = zones(course.coursedir)
-    if text == "none":
-        found(book, assignment).duedate = None
-        known.pop(assignment, None)
-    else:
-        found(book, assignment).duedate = moment(text)
-        known[assignment] = FORM.fullmatch(text.strip())[3]  # type: ignore[index]  # moment() has read it
-    path = grading_folder.runs(course.coursedir).with_name("zones.json")
-    grading_folder.write(path, json.dumps(known, indent=1))
+    found(book, assignment).duedate = None if text == "none" else moment(text)
+    zone = "" if text == "none" else FORM.fullmatch(text.strip())[3]  # type: ignore[index]  # moment() has read it
+    for file, value in (("zones.json", zone), (DUE, zone and text.strip())):
+        path = grading_folder.runs(course.coursedir).with_name(file)
+        kept = (grading_folder.load(path) or {}) | {assignment: value}
+        grading_folder.write(path, json.dumps({name: one for name, one in kept.items() if one}, indent=1))
     book.db.commit()
     settle(book, course, assignment)
 

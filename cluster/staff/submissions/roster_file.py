@@ -28,6 +28,8 @@ class Member:
     role: str = "student"
     platform: str = ""
     section: str = ""
+    first: str = ""
+    last: str = ""
 
 
 def write(course: Course, people: Iterable[dict[str, Any]]) -> None:
