@@ -136,7 +136,8 @@ class Engine:
             test = self._start(stack, "test_process", work, fds)
             work.pace.pids.append(test.pid)  # student code can call its functions
             channel = hello(test)
-            channel.send({"given": work.given, "provided": work.provided, "seed": work.seed} | limits)
+            task = {"given": work.given, "provided": work.provided, "imports": work.imports}
+            channel.send(task | {"seed": work.seed} | limits)
         except ProcessLostError as error:
             raise InfrastructureError(f"a process of the checks ended unexpectedly: {error}") from error
         return channel

@@ -177,6 +177,11 @@ class Server:
         self.names[request["name"]] = self.unpack(request["value"])
         return self.value(None)
 
+    def remove(self, request: Message) -> Message:
+        """Delete a global name until it is bound to its value again."""
+        del self.names[request["name"]]
+        return self.value(None)
+
     def value(self, value: Any) -> dict[str, Any]:
         return {"value": self.pack(value)}
 
