@@ -8,6 +8,7 @@ from jupyter_client import BlockingKernelClient, KernelManager
 from nbformat import NotebookNode
 from nbgrader.preprocessors import InstantiateTests, instantiatetests
 
+FAILED = "The solution failed in the cell"  # begins a line of the log, followed by its name
 EVERY = 15.0  # seconds between two progress lines
 STARTING = 300  # seconds for a kernel to start
 
@@ -55,7 +56,12 @@ class Instantiate(InstantiateTests):
             self.told = time.monotonic()
             number = f"cell {index + 1} of {self.last + 1}"
             print(f"  executing the solution, including its jobs: {number}", flush=True)
-        return super().preprocess_cell(cell, resources, index)
+        try:
+            return super().preprocess_cell(cell, resources, index)
+        except Exception:
+            name = cell.metadata.get("nbgrader", {}).get("grade_id", "without a name")
+            self.log.error("%s %s (cell %s)", FAILED, name, index + 1)
+            raise
 
 
 class UpToTheLast(Instantiate):

@@ -59,6 +59,12 @@ def assignments(root: Path, wanted: str | None = None) -> list[str]:
     chosen = [name for name in names if name.startswith(start)]
     if len(chosen) != 1:
         problem = f"is ambiguous: it matches {' and '.join(chosen)}" if chosen else "is not an assignment"
+        for path in sorted((root / "solutions").glob(f"{start}*/*.ipynb")):
+            if not chosen:
+                raise CourseError(
+                    f"{path} has no script, from which assignments are generated: write one with"
+                    f" `python -m cluster grade adopt {path}`"
+                )
         raise CourseError(f"{wanted!r} {problem}; there are {', '.join(names) or 'none'}")
     return chosen
 
@@ -194,9 +200,12 @@ def newest_schema() -> str:
 
 def telling(log: list[str]) -> list[str]:
     """Return the lines of nbgrader's log that explain a failure: the notebook's error, or the last lines."""
+    from .autotest_step import FAILED
+
     for i, line in enumerate(log):
         if line.startswith("Runtime error from the kernel"):
-            return log[i : i + 3]  # the exception's name and message follow, and then a long traceback
+            # the exception's name and message follow, and then a long traceback
+            return [line for line in log if line.startswith(FAILED)] + log[i : i + 3]
     return log[-25:]
 
 

@@ -55,6 +55,7 @@ class GradedNotebook:
     """
 
     seed = 0  # of the hidden tests' inputs (checks/draws.py)
+    files: Path | str | None = None  # folder of the files beside the notebook
 
     def __init__(
         self,
@@ -199,14 +200,18 @@ class GradedNotebook:
             yield GRACE
         yield self.rest(GRACE)
 
-    def send_files(self, channel: Channel, folder: Path | str | None) -> None:
-        """Send the regular files (not links) in a folder, in parts of PART bytes. Raises NotebookEndedError.
+    def send_files(self, channel: Channel, ours: bool = False) -> None:
+        """Send the regular files (not links) beside the notebook, in parts of PART bytes. Raises
+        NotebookEndedError.
 
-        A sandbox receives the bytes of files, never access to a folder.
+        A sandbox receives the bytes of files, never access to a folder. ours: only the assignment's files.
         """
-        room = self.limits.files
-        for here, _, files in os.walk(folder) if folder else ():
+        room, folder = self.limits.files, self.files
+        only = set(self.notebook.metadata.get("data", ()))
+        for here, _, files in os.walk(folder) if folder and (only or not ours) else ():
             for path in (os.path.join(here, name) for name in sorted(files)):
+                if ours and os.path.relpath(path, folder) not in only:
+                    continue
                 try:
                     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 except OSError:  # a link, a socket

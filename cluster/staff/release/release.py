@@ -66,11 +66,13 @@ def release(
     target: Path | str | None = None,
     private: Path | None = None,
     whole: bool | None = True,
+    faults: Callable[[Path, str, Path, Path | None], list[str]] | None = None,
 ) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
     An assignment replaces the old release only when it is complete and contains nothing secret. `whole`: as
-    in `generate`. None means only if the release differs from the existing one.
+    in `generate`. None means only if the release differs from the existing one. faults: a function of root,
+    assignment, its new folder and `private` that returns the faults for which a release is refused.
     """
     target = Path(target or root / "exercises")
     target.mkdir(parents=True, exist_ok=True)
@@ -81,8 +83,10 @@ def release(
             generate(root, assignment, new.parent, private, bool(whole))
             if whole is None and not same_files(old, new):
                 generate(root, assignment, new.parent, private)
-            leaks = find_leaks(new, secrets(root, assignment))
+            leaks = find_leaks(new, secrets(root, assignment)) + not_one(new)
             leaks += not_hidden_in_feedback(Course(root, private).coursedir, assignment, new)
+            if not leaks and faults:
+                leaks = faults(root, assignment, new, private)
             if leaks:
                 raise CourseError(
                     f"the release of {assignment} is refused:\n  " + "\n  ".join(shorten(leaks))
@@ -133,6 +137,17 @@ def secrets(root: Path, assignment: str) -> set[str]:
             if not any(mark in line for pair in REGIONS for mark in pair):
                 (hidden if any(inside) else shown).add(line)
     return {line for line in hidden - shown if len(line) >= TRIVIAL}
+
+
+def not_one(folder: Path) -> list[str]:
+    """Return a message if a release has several notebooks, because a submission is one graded notebook."""
+    names = sorted(path.name for path in folder.glob("*.ipynb"))
+    if len(names) == 1:
+        return []
+    return [
+        f"it has {len(names)} notebooks, {', '.join(names)}, but an assignment has one: give each a folder of"
+        " its own in solutions/"
+    ]
 
 
 def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:

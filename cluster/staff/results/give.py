@@ -15,20 +15,22 @@ from cluster.system.text import printable
 
 from ..course import Course, CourseError
 from ..grading.grading_progress import Progress
+from ..grading.prove_release import faults
 from ..release import release
 from ..submissions.exchange import course_folder, no_exchange
 
 
-def hand_out(course: Course, assignment: str) -> str:
+def hand_out(course: Course, assignment: str, grade: bool = True) -> str:
     """Generate an assignment and release it to the exchange; return a description.
 
     The solution is executed to its end only if the release differs from the one in exercises/. If a release
-    contains a solution, it is refused, and the previous one is kept. A second call changes nothing.
+    contains a solution, it is refused, and the previous one is kept. A second call changes nothing. grade:
+    refuse a release whose solution does not get all points, or whose unsolved version gets any.
     """
     there = course_folder(course) / "outbound" / assignment
     # release() prints messages about exercises/, not about the students' version.
     with contextlib.redirect_stdout(io.StringIO()):
-        release.release(course.root, assignment, whole=None)
+        release.release(course.root, assignment, whole=None, faults=faults if grade else None)
     if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
         return "students have it already, unchanged"
     again = there.is_dir()
