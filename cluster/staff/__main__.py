@@ -22,14 +22,20 @@ ASSIGNMENT = argument("assignment", nargs="?", help=f"{ONE} (default: all)")
 TOOLS: dict[str, Command] = {}  # commands that need no gradebook of a class
 
 
-@command("release", ASSIGNMENT, NO_GRADE, table=TOOLS)
+@command(
+    "release",
+    ASSIGNMENT,
+    NO_GRADE,
+    argument("--add-cells", action="store_true", help="add cells to an assignment that has been graded"),
+    table=TOOLS,
+)
 def release(root: Path, options: argparse.Namespace) -> list[str]:
     """Generate exercises/ from solutions/, and replace it only when the new one is complete, and only its
     solution gets points, all of them."""
     from .grading.prove_release import faults
     from .release.release import release
 
-    release(root, options.assignment, faults=None if options.no_grade else faults)
+    release(root, options.assignment, faults=None if options.no_grade else faults, add=options.add_cells)
     return []
 
 

@@ -100,21 +100,22 @@ class Course:
             self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
         )
 
-    def generate(self, assignment: str, whole: bool = True) -> None:
+    def generate(self, assignment: str, whole: bool = True, add: bool = False) -> None:
         """Write the release of one assignment and put its cells and hidden tests into the gradebook.
 
         whole: execute the solution to its end, to find all errors. Otherwise the same release is written, but
-        cells below the last AUTOTEST directive are not executed.
+        cells below the last AUTOTEST directive are not executed. add: cells may be added although the
+        assignment has been graded.
         """
         from nbgrader.converters import GenerateAssignment
-        from nbgrader.preprocessors import InstantiateTests
+        from nbgrader.preprocessors import InstantiateTests, SaveCells
         from traitlets.config import Config
 
-        from .autotest_step import Instantiate, UpToTheLast
+        from .autotest_step import Instantiate, Save, SaveAll, UpToTheLast
 
-        ours = Instantiate if whole else UpToTheLast
+        ours = {InstantiateTests: Instantiate if whole else UpToTheLast, SaveCells: SaveAll if add else Save}
         steps = GenerateAssignment(coursedir=self.coursedir, config=self.config).preprocessors
-        steps = [ours if step is InstantiateTests else step for step in steps]
+        steps = [ours.get(step, step) for step in steps]
         self._run(GenerateAssignment, assignment, ".", Config(GenerateAssignment={"preprocessors": steps}))
 
     def autograde(self, assignment: str, student: str) -> None:
@@ -200,8 +201,10 @@ def newest_schema() -> str:
 
 def telling(log: list[str]) -> list[str]:
     """Return the lines of nbgrader's log that explain a failure: the notebook's error, or the last lines."""
-    from .autotest_step import FAILED
+    from .autotest_step import FAILED, REFUSED
 
+    if refused := [line.removeprefix(REFUSED) for line in log if line.startswith(REFUSED)]:
+        return refused[:1]
     for i, line in enumerate(log):
         if line.startswith("Runtime error from the kernel"):
             # the exception's name and message follow, and then a long traceback

@@ -111,3 +111,21 @@ def test_checks_and_provided_cells_read_the_assignments_files(course):
     result = grade.grade_class(course, NAME)
     assert result.graded == ["ada"]
     assert points(Course(course), NAME)["ada"] == FULL | {"reads": 1.0}
+
+
+def test_a_check_is_added_after_grading_only_if_that_is_wanted(many):
+    """If a check is added to a graded assignment, does the release name it and what it means, and go on if
+    asked to, with all grades kept? Is a check with grades never removed?"""
+    many.hand_in("ada")
+    many.run()
+    script, full = twin(many.root), TWIN + '\n# %% check="of-three" points=1\nassert double(3) == 6\n'
+    script.write_text(full)
+    with pytest.raises(CourseError, match="of-three") as refused:
+        release.release(many.root)
+    assert "Traceback" not in str(refused.value) and many.run().unchanged == ["ada"]
+    release.release(many.root, add=True)
+    assert many.points()["ada"].items() >= FULL.items()
+    assert many.run().graded == ["ada"] and set(many.points()["ada"]) == {*FULL, "of-three"}
+    script.write_text(TWIN)
+    with pytest.raises(CourseError, match="of-three"):
+        release.release(many.root, add=True)

@@ -38,19 +38,25 @@ TRIVIAL = 12  # minimum characters; shorter lines (`return x`, `else:`) reveal n
 
 
 def generate(
-    root: Path, assignment: str, into: Path, private: Path | None = None, whole: bool = True
+    root: Path,
+    assignment: str,
+    into: Path,
+    private: Path | None = None,
+    whole: bool = True,
+    add: bool = False,
 ) -> Path:
     """Generate one assignment's release into the folder `into`/`assignment`; return that folder.
 
     The notebook in solutions/ is first regenerated from its paired script. `private` contains nbgrader's
     database (default: the instructor's own, which then contains the release for `nbgrader autograde`).
     `whole`: execute the solution to its end, jobs included, not only as far as the release depends on it.
+    `add`: cells may be added although the assignment has been graded.
     """
     twins = sorted((root / "solutions" / assignment).glob("*.py"))
     for twin in twins:
         write_notebook(twin)
     with offered_ranks("".join(twin.read_text() for twin in twins)):
-        Course(root, private, release_directory=into).generate(assignment, whole)
+        Course(root, private, release_directory=into).generate(assignment, whole, add)
     return Path(into) / assignment
 
 
@@ -67,12 +73,13 @@ def release(
     private: Path | None = None,
     whole: bool | None = True,
     faults: Callable[[Path, str, Path, Path | None], list[str]] | None = None,
+    add: bool = False,
 ) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
-    An assignment replaces the old release only when it is complete and contains nothing secret. `whole`: as
-    in `generate`. None means only if the release differs from the existing one. faults: a function of root,
-    assignment, its new folder and `private` that returns the faults for which a release is refused.
+    An assignment replaces the old release only when it is complete and contains nothing secret. `whole` and
+    `add` are as in `generate`; if `whole` is None, only if the release differs from the existing one. faults:
+    a function of root, assignment, its new folder and `private` that returns why a release is refused.
     """
     target = Path(target or root / "exercises")
     target.mkdir(parents=True, exist_ok=True)
@@ -80,7 +87,7 @@ def release(
         # Next to the target, on the same disk, so that the replacement is a rename.
         with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as scratch:
             old, new = target / assignment, Path(scratch) / "new" / assignment
-            generate(root, assignment, new.parent, private, bool(whole))
+            generate(root, assignment, new.parent, private, bool(whole), add)
             if whole is None and not same_files(old, new):
                 generate(root, assignment, new.parent, private)
             leaks = find_leaks(new, secrets(root, assignment)) + not_one(new)
