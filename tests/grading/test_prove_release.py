@@ -11,6 +11,7 @@ from cluster.staff.grading import grade, prove_release
 from cluster.staff.release import release
 from cluster.staff.results import give
 
+from .. import ROOT
 from .classes import FULL, NAME
 from .courses import TWIN, add_exchange
 from .sample_class import points
@@ -63,6 +64,17 @@ def test_a_release_whose_solution_loses_points_is_refused(course, old, new, chec
     with pytest.raises(CourseError, match=check):
         released(course)
     assert not (course / "exercises" / NAME).exists()
+
+
+@pytest.mark.parametrize("call", ["submit(double, 3).result()", "cluster.submit(double, 3).result()"])
+def test_a_check_that_submits_a_job_is_refused(course, call):
+    """Is a check that submits a job refused at once, and a mention of this in a text not?"""
+    mentions = "expect(1, 1, name='what submit() returns')  # not submit(double)\nassert double(1) == 2"
+    twin(course).write_text(TWIN.replace("assert double(1) == 2", mentions))
+    assert release.submits(course, NAME) == []
+    twin(course).write_text(TWIN.replace("double(1) == 2", call))
+    with pytest.raises(CourseError, match="double-of-one"):
+        release.release(course)
 
 
 def test_an_unchanged_release_is_graded_once(course, monkeypatch, capsys):
@@ -129,3 +141,25 @@ def test_a_check_is_added_after_grading_only_if_that_is_wanted(many):
     script.write_text(TWIN)
     with pytest.raises(CourseError, match="of-three"):
         release.release(many.root, add=True)
+
+
+def test_feedback_on_an_imported_submission(many, tmp_path):
+    """If there is an exchange, is the feedback on submissions that did not come through it written, too?"""
+    add_exchange(many.root, tmp_path / "exchange")
+    many.hand_in("ada")
+    many.run()
+    given, failed, notes = give.give_back(Course(many.root), NAME)
+    assert (given, failed) == (1, {}) and any("ada" in note for note in notes)
+    assert list(many.course.folder("feedback", "ada", NAME).glob("*.html"))
+
+
+def test_the_example_of_the_readme(course):
+    """Is the example in solutions/README.md released, and does only its solution get points?"""
+    text = (ROOT / "solutions" / "README.md").read_text()
+    example = text.partition("```python\n")[2].partition("```")[0]
+    folder = course / "solutions" / "12_centre"
+    (folder / "data").mkdir(parents=True)
+    (folder / "centre.py").write_text(example)
+    (folder / "data" / "heights.csv").write_text("1\n2\n6\n")
+    release.release(course, "12", faults=prove_release.faults)
+    assert (course / "exercises" / "12_centre" / "data" / "heights.csv").exists()

@@ -17,7 +17,7 @@ from cluster.system import files
 
 from ..course import Course, CourseError, assignments, say
 from ..hidden import BEGIN, END, as_released, between
-from .twins import write_notebook
+from .twins import notebook, write_notebook
 
 if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
@@ -34,6 +34,7 @@ MARKS = (
 # the values that checks compare with, in a notebook's JSON
 STORED = re.compile(r'(?<=\.matches\(\\")[^"\\]+')
 CHECKSUM = re.compile(r'(?<="checksum": ")[0-9a-f]+')  # nbgrader's checksum of the cell's source
+SUBMITS = re.compile(r"^[^#\"']*(?<![\w.])(?:cluster\.|jobs\.)*submit\(", re.MULTILINE)
 TRIVIAL = 12  # minimum characters; shorter lines (`return x`, `else:`) reveal nothing
 
 
@@ -90,7 +91,7 @@ def release(
             generate(root, assignment, new.parent, private, bool(whole), add)
             if whole is None and not same_files(old, new):
                 generate(root, assignment, new.parent, private)
-            leaks = find_leaks(new, secrets(root, assignment)) + not_one(new)
+            leaks = find_leaks(new, secrets(root, assignment)) + not_one(new) + submits(root, assignment)
             leaks += not_hidden_in_feedback(Course(root, private).coursedir, assignment, new)
             if not leaks and faults:
                 leaks = faults(root, assignment, new, private)
@@ -155,6 +156,20 @@ def not_one(folder: Path) -> list[str]:
         f"it has {len(names)} notebooks, {', '.join(names)}, but an assignment has one: give each a folder of"
         " its own in solutions/"
     ]
+
+
+def submits(root: Path, assignment: str) -> list[str]:
+    """Return a message about each check that submits a job, whose process would lack the student's code."""
+    found = []
+    for twin in sorted((root / "solutions" / assignment).glob("*.py")):
+        for cell in notebook(twin).cells:
+            role = cell.metadata.get("nbgrader", {})
+            if role.get("grade") and not role.get("solution") and SUBMITS.search(cell.source):
+                found.append(
+                    f"check {role['grade_id']!r} submits a job, but checks run without the students' code:"
+                    " let a function of a read-only cell submit it and return its result (solutions/README.md)"
+                )
+    return found
 
 
 def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:

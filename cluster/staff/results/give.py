@@ -62,11 +62,14 @@ def give_back(
     if not graded:
         raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
     chosen, failed = [item for item in graded if not students or item in students], {}
+    apart: list[str] = []
     with Progress(len(chosen), "feedback released") as progress:
         for student in chosen:
             try:
                 course.feedback(assignment, student)
-                if not lacking:
+                if not (lacking or from_exchange(course, assignment, student)):
+                    apart.append(student)
+                elif not lacking:
                     course.give(ExchangeReleaseFeedback, assignment, student)
             except CourseError as error:
                 failed[student] = str(error)
@@ -75,7 +78,16 @@ def give_back(
     remarks = notes(course, assignment, set(chosen) - set(failed), graded)
     if lacking:
         remarks.insert(0, f"students cannot fetch it by themselves: {lacking}")
+    if apart:
+        where = course.folder("feedback", "STUDENT", assignment)
+        remarks.append(f"not submitted through the exchange, so it is only in {where}: {', '.join(apart)}")
     return len(chosen) - len(failed), failed, remarks
+
+
+def from_exchange(course: Course, assignment: str, student: str) -> bool:
+    """Return whether a graded submission has what the exchange needs to release its feedback."""
+    folder = course.folder("autograded", student, assignment)
+    return all((folder / name).is_file() for name in ("timestamp.txt", "submission_secret.txt"))
 
 
 def to_fetch(course: Course, assignment: str) -> str:
