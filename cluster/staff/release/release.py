@@ -165,9 +165,10 @@ def submits(root: Path, assignment: str) -> list[str]:
         for cell in notebook(twin).cells:
             role = cell.metadata.get("nbgrader", {})
             if role.get("grade") and not role.get("solution") and SUBMITS.search(cell.source):
+                name = role["grade_id"]
                 found.append(
-                    f"check {role['grade_id']!r} submits a job, but checks run without the students' code:"
-                    " let a function of a read-only cell submit it and return its result (solutions/README.md)"
+                    f"check {name!r} submits a job, but checks run without the students' code: let a function"
+                    " of a read-only cell submit it and return its result (solutions/README.md)"
                 )
     return found
 
