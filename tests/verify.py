@@ -74,11 +74,11 @@ def units(root: Path) -> list[str]:
 
 def digests(root: Path, unit: str) -> Digests:
     """Return everything that affects a unit's results, each with its digest."""
-    [text] = (root / "lectures" / "text").glob(f"{unit}_*.py")
     [assignment] = assignments(root, unit)
-    lecture = [c.source for c in jupytext.read(text, fmt="py:percent").cells if c.cell_type == "code"]
-    results = {name_of(root, text): digest(map(tree_of, lecture))}
-    code = [*lecture]
+    results, code = dict[str, str](), list[str]()
+    for text in (root / "lectures" / "text").glob(f"{unit}_*.py"):  # an assignment can have no lecture
+        code += [c.source for c in jupytext.read(text, fmt="py:percent").cells if c.cell_type == "code"]
+        results[name_of(root, text)] = digest(map(tree_of, code))
     for path in sorted((root / "solutions" / assignment).iterdir()):
         if path.suffix == ".py":
             notebook = twins.notebook(path)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .commands import COMMANDS, ONE, Command, argument, command
-from .course import Course, CourseError, assignments, find_root, gradebook_error
+from .commands import COMMANDS, NO_GRADE, ONE, Command, argument, command
+from .course import Course, CourseError, assignments, find_root, gradebook_error, say
 from .release import wrong_solutions
 
 ANOTHER_GRADEBOOK = (
@@ -22,12 +22,36 @@ ASSIGNMENT = argument("assignment", nargs="?", help=f"{ONE} (default: all)")
 TOOLS: dict[str, Command] = {}  # commands that need no gradebook of a class
 
 
-@command("release", ASSIGNMENT, table=TOOLS)
+@command(
+    "release",
+    ASSIGNMENT,
+    NO_GRADE,
+    argument("--add-cells", action="store_true", help="add cells to an assignment that has been graded"),
+    table=TOOLS,
+)
 def release(root: Path, options: argparse.Namespace) -> list[str]:
-    """Generate exercises/ from solutions/, and replace it only when the new one is complete."""
+    """Generate exercises/ from solutions/, and replace it only when the new one is complete, and only its
+    solution gets points, all of them."""
+    from .grading.prove_release import faults
     from .release.release import release
 
-    release(root, options.assignment)
+    release(root, options.assignment, faults=None if options.no_grade else faults, add=options.add_cells)
+    return []
+
+
+@command(
+    "adopt",
+    argument("notebook", help="an assignment of plain nbgrader, with its solution and tests"),
+    argument("--name", help="the assignment's name, such as 12_truth_tables (default: from the notebook's)"),
+    table=TOOLS,
+)
+def adopt(root: Path, options: argparse.Namespace) -> list[str]:
+    """Make an assignment from a notebook of plain nbgrader, and list what will differ."""
+    from .release.adopt import adopt
+
+    script, notes = adopt(root, Path(options.notebook), options.name)
+    say(f"{script.relative_to(root)} is written", *(f"  {note}" for note in notes), sep="\n")
+    say(f"Next: python -m cluster grade release {script.parent.name}, which grades its solution, too")
     return []
 
 

@@ -6,8 +6,10 @@ from unittest import mock
 
 from jupyter_client import BlockingKernelClient, KernelManager
 from nbformat import NotebookNode
-from nbgrader.preprocessors import InstantiateTests, instantiatetests
+from nbgrader.preprocessors import InstantiateTests, SaveCells, instantiatetests
 
+REFUSED = "Refused: "  # begins a line of the log that says why
+FAILED = "The solution failed in the cell"  # begins a line of the log, followed by its name
 EVERY = 15.0  # seconds between two progress lines
 STARTING = 300  # seconds for a kernel to start
 
@@ -55,7 +57,12 @@ class Instantiate(InstantiateTests):
             self.told = time.monotonic()
             number = f"cell {index + 1} of {self.last + 1}"
             print(f"  executing the solution, including its jobs: {number}", flush=True)
-        return super().preprocess_cell(cell, resources, index)
+        try:
+            return super().preprocess_cell(cell, resources, index)
+        except Exception:
+            name = cell.metadata.get("nbgrader", {}).get("grade_id", "without a name")
+            self.log.error("%s %s (cell %s)", FAILED, name, index + 1)
+            raise
 
 
 class UpToTheLast(Instantiate):
@@ -73,3 +80,47 @@ class UpToTheLast(Instantiate):
             if cell.cell_type == "code" and self.autotest_delimiter in cell.source
         )
         return max(directives, default=-1)
+
+
+class Save(SaveCells):
+    """Save the cells in the gradebook, and refuse changes that affect grades in the gradebook."""
+
+    adds = False  # whether cells may be added to an assignment that has been graded
+
+    def _create_notebook(self, nb: NotebookNode) -> None:
+        """Save a notebook's cells. To remove one from a graded assignment would remove grades."""
+        kinds = ("grade", "solution", "task", "source")
+        try:
+            super()._create_notebook(nb)
+            return
+        except RuntimeError:  # cells were added or removed
+            new, old = (
+                set[str]().union(*(getattr(self, f"{when}_{kind}_cells") for kind in kinds))
+                for when in ("new", "old")
+            )
+            added, removed = sorted(new - old), sorted(old - new)
+        if removed or not added:
+            names = f"has no {', '.join(removed)}" if removed else "changes the kind of a cell"
+            self.log.error(
+                f"{REFUSED}it {names}, but students have grades for it in the gradebook, which would be lost."
+                " Keep the cell; a check that shall not count gets 0 points"
+            )
+            raise
+        if not self.adds:
+            self.log.error(
+                f"{REFUSED}it adds {', '.join(added)} to an assignment that has been graded. All grades are"
+                " kept, and new checks have no points until `grade run` grades the class again. To go on, use"
+                " `release --add-cells`"
+            )
+            raise
+        for kind in kinds:
+            save = getattr(self.gradebook, f"update_or_create_{kind}_cell")
+            for name, facts in getattr(self, f"new_{kind}_cells").items():
+                save(name, self.notebook_id, self.assignment_id, **facts)
+        super()._create_notebook(nb)
+
+
+class SaveAll(Save):
+    """Do what Save does, and add cells to an assignment that has been graded."""
+
+    adds = True

@@ -75,6 +75,7 @@ def limit(text: str) -> tuple[str, float]:
 ONE = "the assignment, by the beginning of its name: 01"
 ASSIGNMENT = argument("assignment", help=ONE)
 STUDENTS = argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+NO_GRADE = argument("--no-grade", action="store_true", help="do not grade the solution before")
 WHERE = (  # where submissions are graded, and with which limits
     argument("--backend", choices=["auto", "local", "slurm"], default="auto",
              help="grade on this machine, on Slurm, or on Slurm if it answers (auto)"),
@@ -452,12 +453,12 @@ def lti(course: Course, options: argparse.Namespace) -> list[str]:
     return [*left, *lines("{} was rejected: {}", outcome.failed), *filter(None, [outcome.stopped])]
 
 
-@command("hand-out", ASSIGNMENT)
+@command("hand-out", ASSIGNMENT, NO_GRADE)
 def hand_out(course: Course, options: argparse.Namespace) -> list[str]:
     """Generate an assignment, verify it, and release it to students through the exchange."""
     from .results import give
 
-    say(f"{options.assignment}: {give.hand_out(course, options.assignment)}")
+    say(f"{options.assignment}: {give.hand_out(course, options.assignment, grade=not options.no_grade)}")
     return tell_students(course)
 
 

@@ -59,6 +59,12 @@ def assignments(root: Path, wanted: str | None = None) -> list[str]:
     chosen = [name for name in names if name.startswith(start)]
     if len(chosen) != 1:
         problem = f"is ambiguous: it matches {' and '.join(chosen)}" if chosen else "is not an assignment"
+        for path in sorted((root / "solutions").glob(f"{start}*/*.ipynb")):
+            if not chosen:
+                raise CourseError(
+                    f"{path} has no script, from which assignments are generated: write one with"
+                    f" `python -m cluster grade adopt {path}`"
+                )
         raise CourseError(f"{wanted!r} {problem}; there are {', '.join(names) or 'none'}")
     return chosen
 
@@ -94,21 +100,22 @@ class Course:
             self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
         )
 
-    def generate(self, assignment: str, whole: bool = True) -> None:
+    def generate(self, assignment: str, whole: bool = True, add: bool = False) -> None:
         """Write the release of one assignment and put its cells and hidden tests into the gradebook.
 
         whole: execute the solution to its end, to find all errors. Otherwise the same release is written, but
-        cells below the last AUTOTEST directive are not executed.
+        cells below the last AUTOTEST directive are not executed. add: cells may be added although the
+        assignment has been graded.
         """
         from nbgrader.converters import GenerateAssignment
-        from nbgrader.preprocessors import InstantiateTests
+        from nbgrader.preprocessors import InstantiateTests, SaveCells
         from traitlets.config import Config
 
-        from .autotest_step import Instantiate, UpToTheLast
+        from .autotest_step import Instantiate, Save, SaveAll, UpToTheLast
 
-        ours = Instantiate if whole else UpToTheLast
+        ours = {InstantiateTests: Instantiate if whole else UpToTheLast, SaveCells: SaveAll if add else Save}
         steps = GenerateAssignment(coursedir=self.coursedir, config=self.config).preprocessors
-        steps = [ours if step is InstantiateTests else step for step in steps]
+        steps = [ours.get(step, step) for step in steps]
         self._run(GenerateAssignment, assignment, ".", Config(GenerateAssignment={"preprocessors": steps}))
 
     def autograde(self, assignment: str, student: str) -> None:
@@ -197,9 +204,14 @@ def newest_schema() -> str:
 
 def telling(log: list[str]) -> list[str]:
     """Return the lines of nbgrader's log that explain a failure: the notebook's error, or the last lines."""
+    from .autotest_step import FAILED, REFUSED
+
+    if refused := [line.removeprefix(REFUSED) for line in log if line.startswith(REFUSED)]:
+        return refused[:1]
     for i, line in enumerate(log):
         if line.startswith("Runtime error from the kernel"):
-            return log[i : i + 3]  # the exception's name and message follow, and then a long traceback
+            # the exception's name and message follow, and then a long traceback
+            return [line for line in log if line.startswith(FAILED)] + log[i : i + 3]
     return log[-25:]
 
 

@@ -96,12 +96,13 @@ class Engine:
         )  # fmt: skip
 
     def _grade(self, work: GradedNotebook, files: Path | str | None) -> None:
-        self._run(work, files)
+        work.files = files
+        self._run(work)
         if work.begin_again():
-            self._run(work, files)
+            self._run(work)
         work.finish()
 
-    def _run(self, work: GradedNotebook, files: Path | str | None) -> None:
+    def _run(self, work: GradedNotebook) -> None:
         """Run the notebook and its checks once, in new sandboxes."""
         with ExitStack() as stack:
             student = self._start(stack, "student", work)
@@ -110,7 +111,7 @@ class Engine:
             sandboxes, ended = [student], None
             tests = cache(lambda: self._tests(stack, work, sandboxes))
             try:
-                work.send_files(channel, files)
+                work.send_files(channel)
                 work.run(channel, tests)
             except (NotebookEndedError, ProcessLostError) as error:
                 ended, work.why = error, work.why or str(error)
@@ -124,7 +125,10 @@ class Engine:
         last = max(work.before.values(), default=0)  # cells below all checks do not affect them
         cells = [(cell.source, work.kind(cell)) for cell in work.cells[:last]]
         task = {"cells": cells, "provided": work.provided}
-        hello(child).send(task | {"limits": self.limits.of_process(), "cell": self.limits.cell})
+        channel = hello(child)
+        if module == "trials":  # a rank gets its data as arguments
+            work.send_files(channel, ours=True)
+        channel.send(task | {"limits": self.limits.of_process(), "cell": self.limits.cell})
         return child
 
     def _tests(self, stack: ExitStack, work: GradedNotebook, sandboxes: list[Started]) -> Channel:
@@ -136,7 +140,9 @@ class Engine:
             test = self._start(stack, "test_process", work, fds)
             work.pace.pids.append(test.pid)  # student code can call its functions
             channel = hello(test)
-            channel.send({"given": work.given, "provided": work.provided, "seed": work.seed} | limits)
+            work.send_files(channel, ours=True)
+            task = {"given": work.given, "provided": work.provided, "imports": work.imports}
+            channel.send(task | {"seed": work.seed} | limits)
         except ProcessLostError as error:
             raise InfrastructureError(f"a process of the checks ended unexpectedly: {error}") from error
         return channel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import os
 import stat
 import time
@@ -54,6 +55,7 @@ class GradedNotebook:
     """
 
     seed = 0  # of the hidden tests' inputs (checks/draws.py)
+    files: Path | str | None = None  # folder of the files beside the notebook
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class GradedNotebook:
         self.before: dict[str, int] = {}  # {check: number of cells above it}
         self.slow: list[str] = []
         self.skipped: set[int] = set()  # numbers of the cells to skip
+        self.binds: list[list[str]] = []  # names that each cell binds, if checks use names of checks above
         self.passed: dict[str, Message] = {}  # {check: the reply about its visible part, which has passed}
         self.again: set[str] = set()  # checks that the second run judges
         self.replies: dict[str, Message] = {}  # {check: the second run's reply about it}
@@ -95,6 +98,8 @@ class GradedNotebook:
         checks = tuple((name, cell.source) for name, cell in self.graded.items())
         self.provided = list(provided(tuple(self.given), checks))  # in a separate sandbox: see `Trials`
         self.ours = ours(tuple(self.given))
+        self.imports: dict[str, str] = notebook.metadata.get("imports", {})  # of the release
+        self.borrows = borrows(checks)
         self.parts = {name: parts(cell.source) for name, cell in self.graded.items()}
 
     def text(self) -> str:
@@ -195,14 +200,18 @@ class GradedNotebook:
             yield GRACE
         yield self.rest(GRACE)
 
-    def send_files(self, channel: Channel, folder: Path | str | None) -> None:
-        """Send the regular files (not links) in a folder, in parts of PART bytes. Raises NotebookEndedError.
+    def send_files(self, channel: Channel, ours: bool = False) -> None:
+        """Send the regular files (not links) beside the notebook, in parts of PART bytes. Raises
+        NotebookEndedError.
 
-        A sandbox receives the bytes of files, never access to a folder.
+        A sandbox receives the bytes of files, never access to a folder. ours: only the assignment's files.
         """
-        room = self.limits.files
-        for here, _, files in os.walk(folder) if folder else ():
+        room, folder = self.limits.files, self.files
+        only = set(self.notebook.metadata.get("data", ()))
+        for here, _, files in os.walk(folder) if folder and (only or not ours) else ():
             for path in (os.path.join(here, name) for name in sorted(files)):
+                if ours and os.path.relpath(path, folder) not in only:
+                    continue
                 try:
                     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 except OSError:  # a link, a socket
@@ -250,11 +259,24 @@ class GradedNotebook:
     def begin(self, channel: Channel) -> None:
         """Send the limits to the student process, and decide which cells are not run."""
         channel.send({"limits": self.limits.of_process(), "output": self.limits.output})
-        if self.measured() and not self.second:
+        if (self.measured() or self.borrows) and not self.second:
             cells = [cell.source for cell in self.cells]
             needs = {"do": "needs", "cells": cells}
             reply = self.answer(channel, needs, "before its first cell", self.pace.now())
             self.skipped = self.not_run(reply.get("pairs"))
+            self.binds = [binds for _, binds in reply.get("pairs") or ()]
+
+    def above(self, name: str, whole: bool) -> list[tuple[str, list[str]]]:
+        """Return [(source, names that the cells below it bind)] of the checks above one, as in
+        `names.borrowed`. whole: with the hidden parts."""
+        if not self.borrows:
+            return []
+        order, found = list(self.checks), []
+        for check, next_one in itertools.pairwise(order[: order.index(name) + 1]):
+            cells = self.binds[self.before[check] : self.before[next_one]]
+            text = self.graded[check].source if whole else self.parts[check][0]
+            found.append((text, [each for binds in cells for each in binds]))
+        return found
 
     def run_cell(self, channel: Channel, number: int) -> None:
         """Run a cell, counted from 1, and record its outputs. Raises NotebookEndedError, StarvedError."""
@@ -374,7 +396,8 @@ class GradedNotebook:
         """
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
-        part = {"check": name, "text": text, "continues": False, "goes_on": False} | place
+        above = self.above(name, text != self.parts[name][0])
+        part = {"check": name, "text": text, "above": above, "continues": False, "goes_on": False} | place
         try:
             tests.send(part | {"failed": sorted(self.failed())})
             reply = tests.receive(self.rest(self.budget), self.more_time)
@@ -456,6 +479,7 @@ def provided(given: tuple[tuple[str, str], ...], checks: tuple[tuple[str, str], 
     return tuple(sorted(names.provided(given) & used))
 
 
+borrows = lru_cache(16)(names.borrows)
 parts = lru_cache(256)(in_parts)  # of a check, which all submissions have
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import textwrap
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from ..submissions.grading_folder import GradingFolder, Item
 from ..work_files import work_files
 from . import grading_limits
 from .driver import ENGINE, Backend, drive
+from .grade import source_files
 from .on_this_machine import Local
 
 if TYPE_CHECKING:
@@ -135,8 +136,13 @@ def prove_one(
             raise MutantError(f"{assignment} has no mutant {unknown}; its mutants are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points for {len(worth)} checks")
-    limits = grading_limits.of(Course(root), assignment)
-    scores = grade_all(folder, {name: books[name] for name in table}, backend, limits)
+    course = Course(root)
+    limits, data = grading_limits.of(course, assignment), source_files(course.coursedir, assignment)
+    graded = grade_all(folder, {name: books[name] for name in table}, backend, limits, data)
+    scores = {
+        name: {check: (one["score"], one["max_score"]) for check, one in checks.items()}
+        for name, checks in graded.items()
+    }
     outcomes = {name: verdict(table[name], scores[name], worth) for name in table}
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks are in {folder}")
@@ -144,32 +150,38 @@ def prove_one(
 
 
 def grade_all(
-    folder: Path, books: dict[str, NotebookNode], backend: Backend, limits: dict[str, float]
-) -> dict[str, Scores]:
-    """Grade notebooks with the solution's recorded runs, write them into `folder`, return their scores."""
+    folder: Path,
+    books: dict[str, NotebookNode],
+    backend: Backend,
+    limits: dict[str, float],
+    data: dict[str, Path],
+    say: Callable[[str], None] = say,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Grade notebooks with the solution's recorded runs and the assignment's files, and write them into
+    `folder`. Returns {name: {check: its result, as in a verdict}}.
+    """
     import nbformat
 
     from ..submissions.prepare import MEASURED, Submission
 
-    where, scores = GradingFolder(folder, "graded"), {}
+    where, found = GradingFolder(folder, "graded"), {}
 
     def done(item: Item, verdict: dict[str, Any]) -> None:
         name, _ = item
         if verdict["outcome"] != "graded":
             raise CourseError(f"{name} could not be graded: {verdict['why']}")
         nbformat.write(nbformat.from_dict(verdict["notebook"]), folder / f"{name}.ipynb")
-        checks = verdict["checks"].items()
-        scores[name] = {check: (result["score"], result["max_score"]) for check, result in checks}
-        say(f"  graded {len(scores):2} of {len(books)}: {name}")
+        found[name] = verdict["checks"]
+        say(f"  graded {len(found):2} of {len(books)}: {name}")
 
     (folder / "files").mkdir(exist_ok=True)
     files = work_files(folder / "files")
     for name, book in books.items():
         cells = [cell["id"] for cell in book.cells if MEASURED in cell.metadata.get("tags", ())]
         book.metadata["measured"] = cells  # as in a prepared submission
-        where.stage(Submission(name, folder, name, book, files=files), KEY, {})
+        where.stage(Submission(name, folder, name, book, files=files), KEY, data)
     drive(where, backend, [(name, KEY) for name in books], done, ENGINE, limits or None)
-    return scores
+    return found
 
 
 def show(

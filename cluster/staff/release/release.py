@@ -17,7 +17,7 @@ from cluster.system import files
 
 from ..course import Course, CourseError, assignments, say
 from ..hidden import BEGIN, END, as_released, between
-from .twins import write_notebook
+from .twins import notebook, write_notebook
 
 if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
@@ -35,23 +35,30 @@ MARKS = (
 STORED = re.compile(r'(?<=\.matches\(\\")[^"\\]+')
 CHECKSUM = re.compile(r'(?<="checksum": ")[0-9a-f]+')  # nbgrader's checksum of the cell's source
 DIRECTIVE = re.compile(r"\s*# (fmt: skip|noqa\b.*|type: ignore\b.*)$")
+SUBMITS = re.compile(r"^[^#\"']*(?<![\w.])(?:cluster\.|jobs\.)*submit\(", re.MULTILINE)
 TRIVIAL = 12  # minimum characters; shorter lines (`return x`, `else:`) reveal nothing
 
 
 def generate(
-    root: Path, assignment: str, into: Path, private: Path | None = None, whole: bool = True
+    root: Path,
+    assignment: str,
+    into: Path,
+    private: Path | None = None,
+    whole: bool = True,
+    add: bool = False,
 ) -> Path:
     """Generate one assignment's release into the folder `into`/`assignment`; return that folder.
 
     The notebook in solutions/ is first regenerated from its paired script. `private` contains nbgrader's
     database (default: the instructor's own, which then contains the release for `nbgrader autograde`).
     `whole`: execute the solution to its end, jobs included, not only as far as the release depends on it.
+    `add`: cells may be added although the assignment has been graded.
     """
     twins = sorted((root / "solutions" / assignment).glob("*.py"))
     for twin in twins:
         write_notebook(twin)
     with offered_ranks("".join(twin.read_text() for twin in twins)):
-        Course(root, private, release_directory=into).generate(assignment, whole)
+        Course(root, private, release_directory=into).generate(assignment, whole, add)
     return Path(into) / assignment
 
 
@@ -67,11 +74,14 @@ def release(
     target: Path | str | None = None,
     private: Path | None = None,
     whole: bool | None = True,
+    faults: Callable[[Path, str, Path, Path | None], list[str]] | None = None,
+    add: bool = False,
 ) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
-    An assignment replaces the old release only when it is complete and contains nothing secret. `whole`: as
-    in `generate`. None means only if the release differs from the existing one.
+    An assignment replaces the old release only when it is complete and contains nothing secret. `whole` and
+    `add` are as in `generate`; if `whole` is None, only if the release differs from the existing one. faults:
+    a function of root, assignment, its new folder and `private` that returns why a release is refused.
     """
     target = Path(target or root / "exercises")
     target.mkdir(parents=True, exist_ok=True)
@@ -79,11 +89,13 @@ def release(
         # Next to the target, on the same disk, so that the replacement is a rename.
         with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as scratch:
             old, new = target / assignment, Path(scratch) / "new" / assignment
-            generate(root, assignment, new.parent, private, bool(whole))
+            generate(root, assignment, new.parent, private, bool(whole), add)
             if whole is None and not same_files(old, new):
                 generate(root, assignment, new.parent, private)
-            leaks = find_leaks(new, secrets(root, assignment))
+            leaks = find_leaks(new, secrets(root, assignment)) + not_one(new) + submits(root, assignment)
             leaks += not_hidden_in_feedback(Course(root, private).coursedir, assignment, new)
+            if not leaks and faults:
+                leaks = faults(root, assignment, new, private)
             if leaks:
                 raise CourseError(
                     f"the release of {assignment} is refused:\n  " + "\n  ".join(shorten(leaks))
@@ -139,6 +151,32 @@ def secrets(root: Path, assignment: str) -> set[str]:
 def bare(line: str) -> str:
     """Return a line without indentation, the mark of a text, and a directive for a formatter or linter."""
     return DIRECTIVE.sub("", line.strip().removeprefix("# "))
+
+
+def not_one(folder: Path) -> list[str]:
+    """Return a message if a release has several notebooks, because a submission is one graded notebook."""
+    names = sorted(path.name for path in folder.glob("*.ipynb"))
+    if len(names) == 1:
+        return []
+    return [
+        f"it has {len(names)} notebooks, {', '.join(names)}, but an assignment has one: give each a folder of"
+        " its own in solutions/"
+    ]
+
+
+def submits(root: Path, assignment: str) -> list[str]:
+    """Return a message about each check that submits a job, whose process would lack the student's code."""
+    found = []
+    for twin in sorted((root / "solutions" / assignment).glob("*.py")):
+        for cell in notebook(twin).cells:
+            role = cell.metadata.get("nbgrader", {})
+            if role.get("grade") and not role.get("solution") and SUBMITS.search(cell.source):
+                name = role["grade_id"]
+                found.append(
+                    f"check {name!r} submits a job, but checks run without the students' code: let a function"
+                    " of a read-only cell submit it and return its result (solutions/README.md)"
+                )
+    return found
 
 
 def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:

@@ -106,14 +106,15 @@ def table_of_assignments(root: Path) -> str:
     import nbformat
 
     rows = ["| assignment | points | hours |", "|---|---|---|"]
-    units = tomllib.loads((root / "lectures" / "units.toml").read_text(encoding="utf-8"))
+    about = root / "lectures" / "units.toml"
+    units = tomllib.loads(about.read_text(encoding="utf-8")) if about.exists() else {}
     for name in assignments(root):
         path = next((root / "exercises" / name).glob("*.ipynb"))
         book = nbformat.read(path, as_version=4)
         title = book.cells[0].source.splitlines()[0].lstrip("# ").removeprefix("Assignment ")
         link = path.relative_to(root).as_posix()
         points = sum(cell.metadata.nbgrader.points for cell in cells_of(book, "grade").values())
-        rows.append(f"| [{title}]({link}) | {points:g} | {units[name[:2]]['hours']} |")
+        rows.append(f"| [{title}]({link}) | {points:g} | {units.get(name[:2], {}).get('hours', '')} |")
     return "\n".join(rows)
 
 

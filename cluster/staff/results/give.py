@@ -15,20 +15,22 @@ from cluster.system.text import printable
 
 from ..course import Course, CourseError
 from ..grading.grading_progress import Progress
+from ..grading.prove_release import faults
 from ..release import release
 from ..submissions.exchange import course_folder, no_exchange
 
 
-def hand_out(course: Course, assignment: str) -> str:
+def hand_out(course: Course, assignment: str, grade: bool = True) -> str:
     """Generate an assignment and release it to the exchange; return a description.
 
     The solution is executed to its end only if the release differs from the one in exercises/. If a release
-    contains a solution, it is refused, and the previous one is kept. A second call changes nothing.
+    contains a solution, it is refused, and the previous one is kept. A second call changes nothing. grade:
+    refuse a release whose solution does not get all points, or whose unsolved version gets any.
     """
     there = course_folder(course) / "outbound" / assignment
     # release() prints messages about exercises/, not about the students' version.
     with contextlib.redirect_stdout(io.StringIO()):
-        release.release(course.root, assignment, whole=None)
+        release.release(course.root, assignment, whole=None, faults=faults if grade else None)
     if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
         return "students have it already, unchanged"
     again = there.is_dir()
@@ -60,11 +62,14 @@ def give_back(
     if not graded:
         raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
     chosen, failed = [item for item in graded if not students or item in students], {}
+    apart: list[str] = []
     with Progress(len(chosen), "feedback released") as progress:
         for student in chosen:
             try:
                 course.feedback(assignment, student)
-                if not lacking:
+                if not (lacking or from_exchange(course, assignment, student)):
+                    apart.append(student)
+                elif not lacking:
                     course.give(ExchangeReleaseFeedback, assignment, student)
             except CourseError as error:
                 failed[student] = str(error)
@@ -73,7 +78,16 @@ def give_back(
     remarks = notes(course, assignment, set(chosen) - set(failed), graded)
     if lacking:
         remarks.insert(0, f"students cannot fetch it by themselves: {lacking}")
+    if apart:
+        where = course.folder("feedback", "STUDENT", assignment)
+        remarks.append(f"not submitted through the exchange, so it is only in {where}: {', '.join(apart)}")
     return len(chosen) - len(failed), failed, remarks
+
+
+def from_exchange(course: Course, assignment: str, student: str) -> bool:
+    """Return whether a graded submission has what the exchange needs to release its feedback."""
+    folder = course.folder("autograded", student, assignment)
+    return all((folder / name).is_file() for name in ("timestamp.txt", "submission_secret.txt"))
 
 
 def to_fetch(course: Course, assignment: str) -> str:

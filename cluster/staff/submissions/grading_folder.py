@@ -149,6 +149,8 @@ class GradingFolder:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
         copy_work(submission.files, new / "files", source_files)
+        assert submission.notebook is not None
+        submission.notebook.metadata["data"] = sorted(source_files)  # files that checks can read, too
         (new / "prepared.ipynb").write_text(nbformat.writes(submission.notebook), encoding="utf-8")
         facts = {"student": submission.student, "key": key, "name": submission.name}
         write(new / "item.json", json.dumps(facts | {"seed": self.seed(submission, source_files)}))

@@ -19,6 +19,7 @@ from cluster import pasted_cells
 from cluster.system.text import printable
 
 from ..course import CourseError, SubmissionError
+from ..engine.inside import names
 from ..work_files import work_files
 from . import notebook_file
 
@@ -70,8 +71,8 @@ class Source:
             ) from None
         if len(notebooks) != 1:
             raise CourseError(
-                f"{assignment} has {len(notebooks)} notebooks; `grade run` requires exactly one,"
-                f" so use `nbgrader autograde {assignment}`"
+                f"{assignment} has {len(notebooks)} notebooks, but an assignment has one: give each a folder"
+                " of its own in solutions/, and release them"
             )
         notebook = notebooks[0]
         self.name, self.assignment = notebook.name, assignment
@@ -85,6 +86,7 @@ class Source:
         self.released: dict[str, str] = {}
         self.unnamed: set[str] = set()  # sources of the released cells without a name
         self.measured: set[str] = set()  # sources of the scratch cells that only measure
+        self.imports: dict[str, str] = {}  # {name: the release's import that binds it}
 
     @classmethod
     def from_gradebook(cls, coursedir: CourseDirectory, assignment: str) -> Source:
@@ -138,7 +140,10 @@ class Source:
 
         path = Path(folder) / f"{self.name}.ipynb"
         if path.exists():
-            for cell in nbformat.read(path, as_version=4).cells:
+            cells = nbformat.read(path, as_version=4).cells
+            theirs = [c.source for c in cells if c.cell_type == "code" and not is_check(c)]
+            self.imports = names.imported(theirs)
+            for cell in cells:
                 if name := cell.metadata.get("nbgrader", {}).get("grade_id"):
                     self.released[name] = cell.source
                     continue
@@ -163,6 +168,11 @@ class Source:
             if cell.name == name:
                 return cell
         raise MissingEntry(name)
+
+
+def is_check(cell: NotebookNode) -> bool:
+    """Return whether this released cell decides points."""
+    return bool(cell.metadata.get("nbgrader", {}).get("grade"))
 
 
 def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
@@ -326,6 +336,7 @@ class Sanitiser:
         free = [cell for cell in notebook.cells if "nbgrader" not in cell.metadata]
         measured = [cell["id"] for cell in free if cell.source.strip() in self.source.measured]
         notebook.metadata["measured"] = measured
+        notebook.metadata["imports"] = dict(self.source.imports)
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec
         resources = {"nbgrader": {"notebook": self.source.name, "assignment": self.source.assignment}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import select
@@ -14,6 +15,13 @@ from .errors import AnswerTimeoutError, ProcessLostError
 Message = dict[str, Any]
 LARGEST = 64 * 2**20  # bytes of one message; as Python lists it can be twenty times as large
 PART = LARGEST // 16  # bytes of a part of a file; with base64 and its name, still far below LARGEST
+
+
+def keep(file: str, data: str) -> None:
+    """Append a part of a file to it; an empty part creates the file."""
+    os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
+    with open(file, "ab") as target:
+        target.write(base64.b64decode(data))
 
 
 def readable(fd: int, seconds: float) -> bool:
@@ -73,6 +81,12 @@ class Channel:
             return json.loads(self._read(size, end))
         except (ValueError, RecursionError, MemoryError) as error:
             raise ProcessLostError("it sent an invalid message") from error
+
+    def receive_task(self) -> Message:
+        """Write the files that arrive to the working folder; return the next message that is not a file."""
+        while "file" in (task := self.receive()):
+            keep(**task)
+        return task
 
     def _read(self, size: int, end: float | None) -> bytes:
         parts = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import dis
 import re
 import threading
@@ -74,9 +75,90 @@ def of_cells(cells: Iterable[str]) -> list[tuple[list[str], list[str]]]:
     return pairs
 
 
+def read_first(code: CodeType) -> set[str]:
+    """Return the names that the code itself reads or deletes above the statements that bind them."""
+    first: dict[str, str] = {}
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_NAME", "STORE_NAME", "DELETE_NAME"):
+            first.setdefault(i.argval, i.opname)
+    return {name for name, what in first.items() if what != "STORE_NAME"}
+
+
 def missing(code: CodeType, known: Iterable[str]) -> list[str]:
-    """Return the names that must come from elsewhere: not known, not defined by the code, not built-in."""
-    return sorted(used(code) - set(known) - defined(code) - PYTHONS)
+    """Return the names that must come from elsewhere: not known, not built-in, not bound before use."""
+    return sorted((used(code) - defined(code) | read_first(code)) - set(known) - PYTHONS)
+
+
+def borrows(checks: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a check [(name, source)] needs a name that a check above it binds."""
+    bound: set[str] = set()
+    for name, text in checks:
+        with contextlib.suppress(SyntaxError):
+            code = compiled(text, name)
+            if not bound.isdisjoint(missing(code, ())):
+                return True
+            bound |= defined(code)
+    return False
+
+
+def borrowed(
+    wanted: Iterable[str], above: Sequence[tuple[str, Iterable[str]]], known: Iterable[str]
+) -> tuple[list[CodeType], set[str]]:
+    """Return (statements of the checks above that bind or change the names `wanted`, in order, all names
+    that are needed then).
+
+    above: (source of a check, names that the student's cells bind between it and the next check). As in a
+    notebook, the last cell that binds a name decides. Names in `known` are not looked for.
+    """
+    chosen: list[CodeType] = []
+    everything, needed = set(wanted), set(wanted)
+    for text, bound_below in reversed(above):
+        needed -= set(bound_below)
+        rows = list(changing(text))
+        taken, before = set[int](), -1
+        while len(taken) != before:
+            before = len(taken)
+            for i, (code, _, changes) in enumerate(rows):
+                if i not in taken and changes & needed:
+                    taken.add(i)
+                    needed |= used(code) - set(known) - PYTHONS
+        chosen = [rows[i][0] for i in sorted(taken)] + chosen
+        everything |= needed
+        needed -= set().union(*(rows[i][1] - used(rows[i][0]) for i in taken))
+    return chosen, everything
+
+
+def changing(text: str) -> Iterator[tuple[CodeType, set[str], set[str]]]:
+    """Yield (code, names it binds, names whose value it binds or changes) for each statement of a check."""
+    for node in parsed(text).body:
+        code = compile(ast.Module([node], []), "<above>", "exec")
+        targets = [n for n in ast.walk(node) if isinstance(getattr(n, "ctx", None), ast.Store | ast.Del)]
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            targets.append(node.value.func)  # x.sort()
+        yield code, defined(code), defined(code).union(*map(root, targets))
+
+
+def root(node: ast.AST) -> set[str]:
+    """Return the name of the object that an item or attribute is part of; nothing for a plain name."""
+    inner = node
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+    return {inner.id} if isinstance(inner, ast.Name) and inner is not node else set()
+
+
+def imported(texts: Iterable[str]) -> dict[str, str]:
+    """Return {name: the import that binds it} of cells, except names that another statement binds."""
+    found, others = dict[str, str](), set[str]()
+    for text in texts:
+        lines = ["pass" if line.startswith(("%", "!")) else line for line in text.splitlines()]
+        with contextlib.suppress(SyntaxError):
+            for node in parsed("\n".join(lines)).body:
+                names = defined(compile(ast.Module([node], []), "<release>", "exec"))
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    found |= dict.fromkeys(names, ast.unparse(node))
+                else:
+                    others |= names
+    return {name: found[name] for name in sorted(found.keys() - others)}
 
 
 def independent(cells: Iterable[Sequence[str]]) -> list[CodeType]:

@@ -44,7 +44,7 @@ class Student:
         self.seed = seed
         self.functions: list[Callable] = []  # functions of the check, which the student's code may call
         self.in_place, self.calls, self.requests = False, 0, 0  # requests: of the running part of a check
-        self.replaced: list[tuple[str, Any, Callable]] = []
+        self.replaced: list[tuple[str, Any, Callable | None]] = []
         self.named: dict[int, str] = {}  # {number of a handle: name}
         self.pinned: dict[str, dict[str, Any]] = {}  # {name: {arguments: value}} (cluster.checks.once)
         self.judged: set[str] = set()  # those names that the running part of a check has asked for
@@ -176,13 +176,16 @@ class Student:
         except (ValueError, TypeError, LookupError) as error:
             raise self.forged() from error
 
-    def replace(self, name: str, function: Callable) -> Any:
-        """Bind a global name of the notebook to a function of the check until `put_back`.
+    def replace(self, name: str, function: Callable | None) -> Any:
+        """Bind a global name of the notebook to a function of the check, or delete it, until `put_back`.
 
         The calls arrive here and can be counted. Returns the previous value. Raises NameError.
         """
         before = self.fetch(name)
-        self.ask("replace", name=name, value=self.pack(function))
+        if function is None:
+            self.ask("remove", name=name)
+        else:
+            self.ask("replace", name=name, value=self.pack(function))
         self.replaced.append((name, before, function))
         return before
 
@@ -191,6 +194,11 @@ class Student:
         name, before, _ = self.replaced[-1]
         self.ask("replace", name=name, value=self.pack(before))
         self.replaced.pop()
+
+    def restore(self, name: str) -> None:
+        """Undo the last `replace`, if it was of this name."""
+        if self.replaced and self.replaced[-1][0] == name:
+            self.put_back()
 
     def value(self, reply: dict[str, Any]) -> Any:
         try:

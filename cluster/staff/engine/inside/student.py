@@ -5,7 +5,6 @@ After the first cell, nothing in this process, this module included, can be trus
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import inspect
 import json
@@ -40,21 +39,13 @@ class TimeLimit(KeyboardInterrupt):
 def main(fds: list[int]) -> None:
     channel = Channel.of_this_process()
     channel.send({"hello": True})
-    while "file" in (task := channel.receive()):
-        keep(**task)
+    task = channel.receive_task()
     limit(**task["limits"])
     namespaces.deny_own_kill()
     if "tensorflow" in sys.modules:
         warm_ranks()
     sys.path.insert(0, "")
     Notebook(channel, shells.make(task["output"])).serve()
-
-
-def keep(file: str, data: str) -> None:
-    """Append a part of a submitted file; an empty part creates the file."""
-    os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
-    with open(file, "ab") as target:
-        target.write(base64.b64decode(data))
 
 
 def limit(memory: int, processes: int, size: int, cpu: int) -> None:
@@ -175,6 +166,11 @@ class Server:
     def replace(self, request: Message) -> Message:
         """Bind a global name to a function of the check, or to its previous value."""
         self.names[request["name"]] = self.unpack(request["value"])
+        return self.value(None)
+
+    def remove(self, request: Message) -> Message:
+        """Delete a global name until it is bound to its value again."""
+        del self.names[request["name"]]
         return self.value(None)
 
     def value(self, value: Any) -> dict[str, Any]:

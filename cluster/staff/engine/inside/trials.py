@@ -22,7 +22,7 @@ def main(fds: list[int]) -> None:
     sys.displayhook, sys.excepthook = sys.__displayhook__, sys.__excepthook__
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     channel.send({"hello": True})
-    task = channel.receive()
+    task = channel.receive_task()
     limit(**task["limits"])
     namespaces.deny_own_kill()
     if "tensorflow" in sys.modules:
