@@ -99,11 +99,11 @@ def recorded(runs: Path) -> dict[str, list[Recorded]]:
             keys = record.get("keys", [record["key"]])
             bases = record.get("bases", [record["base"]] if "base" in record else keys)
             known.append((record["submitted"], bases, keys, dict(record), folder))
-    for _, bases, keys, record, folder in sorted(known, key=lambda row: row[0], reverse=True):
-        run, states = Run(folder), record.get("files", {})
+    for _, bases, keys, of_run, folder in sorted(known, key=lambda row: row[0], reverse=True):
+        run, states = Run(folder), of_run.get("files", {})
         worked = functools.cache(functools.partial(_interval, run))
         for base, key in zip(bases, keys, strict=True):
-            found.setdefault(base, []).append(Recorded(key, record["target"], states, run, worked))
+            found.setdefault(base, []).append(Recorded(key, of_run["target"], states, run, worked))
     return found
 
 
