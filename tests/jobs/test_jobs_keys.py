@@ -1,6 +1,7 @@
 """Different values never share a cache key, and the same program has the same key in each process."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -65,6 +66,33 @@ def test_variables_that_code_names_count_but_not_those_of_each_rank():
     sent = program.of_function(uses, ("x",), {}, {"path": "x"}, False)
     environment = {"RATE": "1", "CUDA_VISIBLE_DEVICES": "3", "OTHER": "1"}
     assert reads.variables(sent.strings, environment) == {"RATE": "1"}
+
+
+def given(*args, **options):
+    return args, options
+
+
+NAMES = [
+    "x",
+    b"x",
+    {"x": 1},
+    {"a": ["x"]},
+    {"x"},
+    ("a", "x"),
+    pathlib.Path("x"),
+    keys.Data("x"),
+    keys.Held("x"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=repr)
+def test_a_file_counts_however_an_argument_names_it(name):
+    assert "x" in program.of_function(given, (name,), {}, {"name": name}, False).paths
+
+
+def test_a_file_counts_in_the_options_of_a_script(tmp_path):
+    (script := tmp_path / "s.py").write_text("")
+    assert {"in.csv", "data"} <= program.of_script(str(script), ("--in=in.csv", "data")).paths
 
 
 def reads_folder(text, place):

@@ -181,8 +181,8 @@ def strings(code: types.CodeType) -> Iterator[str]:
     todo: list[Any] = [code]
     while todo:
         v = todo.pop()
-        if isinstance(v, str):
-            yield v
+        if isinstance(v, (str, bytes)):
+            yield os.fsdecode(v)
         elif isinstance(v, types.CodeType):
             todo += v.co_consts
         elif isinstance(v, (tuple, frozenset)):
