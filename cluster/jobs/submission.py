@@ -324,18 +324,25 @@ def plan(
     key = fingerprint.digest([*form, reads.form(files)] if files else form)
     if files and not sent.unstable:
         index = reads.recorded(runs) if index is None else index
-        key, files = _of_recorded(index.get(base, []), key, files, notes)
+        key, files = _of_recorded(index, base, key, files, notes)
     return Plan(options, sent, runs, key, base, files, environment, notes)
 
 
-def _of_recorded(found: list[Any], key: str, files: dict[str, reads.State], notes: list[str]) -> Any:
+def _of_recorded(
+    index: dict[str, list[reads.Recorded]],
+    base: str,
+    key: str,
+    files: dict[str, reads.State],
+    notes: list[str],
+) -> tuple[str, dict[str, reads.State]]:
     """Return (key, files) of the recorded run whose files differ only by what it wrote, or those given."""
-    for former, states, run in [] if key in {row[0] for row in found} else found:
-        outputs = reads.written(files, states, run)
+    found = index.get(base, [])
+    for former in [] if key in {one.key for one in found} else found:
+        outputs = reads.written(files, former, index)
         if outputs is not None:
             more = f" and {len(outputs) - 3} others" if len(outputs) > 3 else ""
             notes.append(
-                f"{', '.join(outputs[:3])}{more} changed while {run.path.name} ran: taken as its output."
+                f"{', '.join(outputs[:3])}{more} changed while {former.target} ran: taken as its output."
             )
-            return former, states
+            return former.key, former.files
     return key, files

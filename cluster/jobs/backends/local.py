@@ -68,7 +68,7 @@ class Local(Backend):
                 f"Use fewer ranks, or raise the limit: CLUSTER_MAX_RANKS={record['ranks']}.",
             )
         wanted = gpus_wanted(record)
-        if wanted > len(gpus()) and GPUS not in record["env"]:
+        if wanted and wanted > len(gpus()) and GPUS not in record["env"]:
             here = f"{len(gpus())} GPUs" if gpus() else "no GPU that nvidia-smi lists"
             share = f"env={{{GPUS!r}: '0'}} without gpus_per_rank lets all ranks share GPU 0 (not with NCCL)"
             raise BackendError(

@@ -87,14 +87,14 @@ class Closure:
             self._where = before
 
     def _plain(self, v: Any) -> Any:
-        if isinstance(v, str):
-            self.strings.add(v)
+        if isinstance(v, (str, bytes)):
+            self.strings.add(os.fsdecode(v))
         return [type(v).__name__, repr(v)]
 
     def _encode(self, v: Any) -> Any:
         if type(v) in PLAIN:
-            if isinstance(v, str) and reads.is_name(v):
-                self.paths.add(v)
+            if isinstance(v, (str, bytes)) and reads.is_name(text := os.fsdecode(v)):
+                self.paths.add(text)
             return self._plain(v)
         if id(v) in self._seen:
             return ["seen", self._seen[id(v)]]
@@ -112,7 +112,7 @@ class Closure:
             more = [] if type(v) in (set, frozenset, weakref.WeakSet) else more
             return [type(v).__name__, [self._encode(x) for x in self._sorted(list(v))], *more]
         if type(v) is dict:  # the order of keys counts, since a program can see it
-            return ["dict", [[self._key(k), self._encode(x)] for k, x in v.items()]]
+            return ["dict", [[self._encode(k), self._encode(x)] for k, x in v.items()]]
         try:
             return self._by_kind(v)
         except Exception as e:  # pickle could not send it either, or only in part

@@ -12,6 +12,7 @@ import copy
 import functools
 import inspect
 import io
+import json
 import random
 import sys
 import types
@@ -60,7 +61,19 @@ def description(v: Any) -> list[Any]:
     numbers = [[variable.numpy() for variable in some] for some in variables]
     code = [x for x in parts if isinstance(x, (type, types.FunctionType))]
     code += [type(x) for x in parts if x is not v and is_own(x)]
-    return [config, compiled, numbers, code, [attributes(x) for x in parts if is_own(x)]]
+    more = [layers(parts)] if is_own(v) else []
+    return [config, compiled, numbers, code, [attributes(x) for x in parts if is_own(x)], *more]
+
+
+def layers(parts: list[Any]) -> str:
+    """Return the configurations of the layers of Keras among these parts, without models, as JSON."""
+    keras, found = sys.modules["keras"], []
+    with _distinct(parts):
+        for x in parts:
+            if isinstance(x, keras.Layer) and not isinstance(x, keras.Model) and not is_own(x):
+                with contextlib.suppress(NotImplementedError, TypeError, ValueError):
+                    found.append([type(x).__name__, x.get_config()])
+    return json.dumps(numbered_names(found), default=lambda v: type(v).__name__)
 
 
 def reached(v: Any) -> list[Any]:
@@ -158,7 +171,8 @@ def reduction(v: Any) -> tuple | None:
     sent = buffer.getvalue(), code, values
     try:
         with _unchanged():
-            restore(*sent)
+            if layers(reached(restore(*sent))) != layers(parts):
+                raise ValueError("it returns other layers; define get_config()")
     except Exception as e:
         why = str(e).strip().splitlines() or [type(e).__name__]
         raise ValueError(f"Keras cannot make it again from its get_config(): {why[-1]}") from None

@@ -57,7 +57,7 @@ def of_script(target: str, args: tuple) -> Program:
         else set()
     )
     call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}
-    paths = {a for a in argv if reads.is_name(a)}
+    paths = {text for a in argv for text in (a, a.partition("=")[2]) if reads.is_name(text)}
     return Program(path.stem, dict(enumerate(argv)), [form, argv], text, call, paths=paths, strings=strings)
 
 

@@ -17,7 +17,8 @@ import re
 import stat
 import time
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ..run.run_folder import Run
 CONTENT = 100_000_000  # bytes of all files whose content counts
 FILES = 10_000  # files of a folder that are looked at
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "expandvars"}  # names in code that reads variables
+OF_THE_RANK = ("CLUSTER_", "CUDA_VISIBLE_DEVICES")  # variables that each rank gets from its launcher
 SETTLED = 2.0  # seconds after which a change of a file must have changed its time
 
 FOLDER = "folder"
@@ -76,33 +78,52 @@ def form(states: dict[str, State]) -> Any:
     return [[p, state[:1], state[2] or state[1]] for p, state in sorted(states.items()) if state]
 
 
-def recorded(runs: Path) -> dict[str, list[tuple[str, dict[str, State], Run]]]:
-    """Return {key without files: [(key, files, run), …]} of all recorded runs and sweeps, newest first."""
-    found: dict[str, list[tuple[str, dict[str, State], Run]]] = {}
-    known: list[tuple[str, Any, Any, Any, Path]] = []
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded run or item of a sweep; `target` is its function's name, `worked` returns its interval."""
+
+    key: str
+    target: str
+    files: dict[str, State]
+    run: Run
+    worked: Callable[[], tuple[float, float]]
+
+
+def recorded(runs: Path) -> dict[str, list[Recorded]]:
+    """Return {key without files: its recorded runs} of all runs and sweeps in a folder, newest first."""
+    found: dict[str, list[Recorded]] = {}
+    known: list[tuple[str, Any, Any, dict[str, Any], Path]] = []
     for folder in layout.folders(runs) if runs.is_dir() else ():
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # jobs() reports damaged ones
             record = Run(folder).record
             keys = record.get("keys", [record["key"]])
-            known.append(
-                (record["submitted"], record.get("bases", keys), keys, record.get("files", {}), folder)
-            )
-    for _, bases, keys, states, folder in sorted(known, key=lambda row: row[0], reverse=True):
+            bases = record.get("bases", [record["base"]] if "base" in record else keys)
+            known.append((record["submitted"], bases, keys, dict(record), folder))
+    for _, bases, keys, of_run, folder in sorted(known, key=lambda row: row[0], reverse=True):
+        run, states = Run(folder), of_run.get("files", {})
+        worked = functools.cache(functools.partial(_interval, run))
         for base, key in zip(bases, keys, strict=True):
-            found.setdefault(base, []).append((key, states, Run(folder)))
+            found.setdefault(base, []).append(Recorded(key, of_run["target"], states, run, worked))
     return found
 
 
-def written(now: dict[str, State], then: dict[str, State], run: Run) -> list[str] | None:
-    """Return the files that a run wrote itself; None if other files have changed since it was submitted."""
-    start, end = _interval(run)
-    outputs = []
+def written(now: dict[str, State], former: Recorded, index: Mapping[str, list[Recorded]]) -> list[str] | None:
+    """Return the files that a run wrote itself; None if other files have changed since it was submitted.
+
+    Files in a folder may also have been written by other recorded runs of the function.
+    """
+    then, outputs = former.files, []
+    folders = tuple(f"{path}{os.sep}" for path, state in now.items() if state[0] == FOLDER)
     for path in now.keys() | then.keys():
         if path in now and (
             now[path][0] == FOLDER or form({path: now[path]}) == form({path: then.get(path, [])})
         ):
             continue
-        if path not in now or not start <= now[path][1] / 1e9 <= end:
+        if path not in now:
+            return None
+        also = (one for some in index.values() for one in some if one.target == former.target)
+        writers = itertools.chain([former], also if path.startswith(folders) else [])
+        if not any(start <= now[path][1] / 1e9 <= end for start, end in (one.worked() for one in writers)):
             return None
         outputs.append(path)
     return sorted(outputs)
@@ -129,9 +150,12 @@ def changed(run: Run) -> list[str]:
 
 
 def prepare(run: Run, call: Mapping[str, Any]) -> None:
-    """On a rank: set the variables that were submitted, and record the files that have changed since."""
-    os.environ.update(call.get("environment", {}))
-    other = []
+    """On a rank: record the variables and files that are not as they were submitted.
+
+    A variable that the node or the site sets, such as TMPDIR, keeps its value there.
+    """
+    submitted = call.get("environment", {})
+    other = [name for name, value in submitted.items() if os.environ.setdefault(name, value) != value]
     for file, (size, at, content) in call.get("files", {}).items():
         if size == FOLDER:
             continue
@@ -157,8 +181,8 @@ def strings(code: types.CodeType) -> Iterator[str]:
     todo: list[Any] = [code]
     while todo:
         v = todo.pop()
-        if isinstance(v, str):
-            yield v
+        if isinstance(v, (str, bytes)):
+            yield os.fsdecode(v)
         elif isinstance(v, types.CodeType):
             todo += v.co_consts
         elif isinstance(v, (tuple, frozenset)):
@@ -175,7 +199,8 @@ def variables(texts: Iterable[str], environment: Mapping[str, str]) -> dict[str,
     """Return the variables that these texts name, such as "RATE" or "$RATE/x", as the ranks get them."""
     named = set(texts)
     named |= {name for text in named if "$" in text for name in re.findall(r"\$\{?(\w+)", text)}
-    return {name: environment[name] for name in sorted(named) if name in environment}
+    named = {name for name in named if name in environment and not name.startswith(OF_THE_RANK)}
+    return {name: environment[name] for name in sorted(named)}
 
 
 def _inside(path: str, leave_out: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..metrics import last
+from ..metrics import last, number
 from ..run import waiting
 from ..run.run_folder import RunFolder
 from .curves import span
@@ -48,7 +48,7 @@ def steps(folder: Path) -> tuple[float | None, str]:
     """Return (fraction of the steps that is done, '30 of 60'), as last logged by rank 0, or (None, '')."""
     line = last(RunFolder(folder).metrics(0), having="step")
     done, total = line.get("step"), line.get("steps")
-    if not isinstance(done, int | float) or not isinstance(total, int | float):
+    if not number(done) or not number(total):
         return None, ""
     return min(1.0, done / total) if total else None, f"{done} of {total}"
 
