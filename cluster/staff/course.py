@@ -62,7 +62,7 @@ def assignments(root: Path, wanted: str | None = None) -> list[str]:
         for path in sorted((root / "solutions").glob(f"{start}*/*.ipynb")):
             if not chosen:
                 raise CourseError(
-                    f"{path} has no script, from which assignments are generated: write one with"
+                    f"{path} has no script, and assignments are generated from scripts: write one with"
                     f" `python -m cluster grade adopt {path}`"
                 )
         raise CourseError(f"{wanted!r} {problem}; there are {', '.join(names) or 'none'}")

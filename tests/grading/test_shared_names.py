@@ -135,7 +135,7 @@ def test_an_import_of_the_release_is_the_instructors(engine):
 
 
 def test_names_of_the_release():
-    """Are the imports of the release found, except those of names that a blank or another cell binds?"""
+    """Are the imports of the release found, except names that a blank or another cell binds?"""
     found = names.imported(["%matplotlib inline\nimport numpy as np, os.path", "from math import sqrt, pi",
                             "def sqrt(x):\n    raise NotImplementedError", "not Python"])  # fmt: skip
     assert found == {"np": "import numpy as np, os.path", "os": "import numpy as np, os.path",

@@ -1,8 +1,8 @@
 """Rebuild a damaged gradebook from the stored verdicts, without executing anything.
 
 The checks come from the released assignments, students from the roster, points from the verdicts, due dates
-from due.json. What can still be read of the damaged gradebook replaces them: names, due dates, and what
-instructors have entered. The new gradebook is written beside the old one, which is kept.
+from due.json. They are replaced by the damaged gradebook's readable parts: names, due dates, and what
+instructors have entered. The new gradebook is written next to the old one, which is kept.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rebuilt:
 
 
 def rebuild(course: Course) -> Rebuilt:
-    """Replace the gradebook by one made from the stored verdicts, and keep the old one beside it.
+    """Replace the gradebook by one made from the stored verdicts, and keep the old one.
 
     Raises CourseError if it is on a server, or if an assignment is being graded; nothing is changed then.
     """

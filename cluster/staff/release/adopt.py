@@ -51,7 +51,7 @@ def adopt(root: Path, path: Path, name: str | None = None) -> tuple[Path, list[s
         raise
     for other in sorted(path.parent.iterdir()) if folder != path.absolute().parent else ():
         if other.suffix == ".py":
-            notes.append(f"{other.name} is not copied, because a script beside a notebook is an assignment")
+            notes.append(f"{other.name} is not copied, because a script next to a notebook is an assignment")
         elif other.suffix != ".ipynb" and not other.name.startswith((".", "__")):
             copy = shutil.copytree if other.is_dir() else shutil.copyfile
             copy(other, folder / other.name)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from traitlets.config import Config
 
-# imported once, before the processes that render pages, each of which would import them again
+# imported once, before the processes that render pages; otherwise each would import them again
 IMPORTED = (
     "nbgrader.converters",
     "nbgrader.api",

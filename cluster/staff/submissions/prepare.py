@@ -71,8 +71,8 @@ class Source:
             ) from None
         if len(notebooks) != 1:
             raise CourseError(
-                f"{assignment} has {len(notebooks)} notebooks, but an assignment has one: give each a folder"
-                " of its own in solutions/, and release them"
+                f"{assignment} has {len(notebooks)} notebooks, but an assignment has one: give each one"
+                " another folder in solutions/, and release them"
             )
         notebook = notebooks[0]
         self.name, self.assignment = notebook.name, assignment
