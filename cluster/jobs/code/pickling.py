@@ -24,6 +24,8 @@ def reduction(v: Any) -> Any:
 
     if (special := _special(v)) is not None:
         return special
+    if isinstance(v, io.IOBase) and not isinstance(v, (io.BytesIO, io.StringIO)):
+        raise TypeError("an open file is not read to compare it")  # it may be endless
     table: Mapping[Any, Callable[[Any], Any]] = cloudpickle.Pickler.dispatch_table
     reduce = table.get(type(v))
     return v.__reduce_ex__(4) if reduce is None else reduce(v)

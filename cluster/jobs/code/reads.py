@@ -199,7 +199,7 @@ def variables(texts: Iterable[str], environment: Mapping[str, str]) -> dict[str,
     """Return the variables that these texts name, such as "RATE" or "$RATE/x", as the ranks get them."""
     named = set(texts)
     named |= {name for text in named if "$" in text for name in re.findall(r"\$\{?(\w+)", text)}
-    named = {name for name in named if name in environment and not name.startswith(OF_THE_RANK)}
+    named = {n for n in named & environment.keys() if n == "CLUSTER_DATA" or not n.startswith(OF_THE_RANK)}
     return {name: environment[name] for name in sorted(named)}
 
 
