@@ -321,6 +321,7 @@ def test_the_answer_is_that_of_grading(checker):
         (packed({"doubling.ipynb": "x" * 5000})[:40], "archive"),
         (packed({"doubling.ipynb": "x" * 5000}).replace(b"doub", b"Xoub", 1), "archive"),
     ],
+    ids=range(16),  # an archive contains the time
 )
 def test_an_unreadable_submission_uses_no_attempt(checker, files, message):
     """Is an unreadable submission or archive refused with a message, without using up an attempt?"""

@@ -85,7 +85,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=repr)
+@pytest.mark.parametrize("name", NAMES, ids=lambda v: type(v).__name__)
 def test_a_file_counts_however_an_argument_names_it(name):
     assert "x" in program.of_function(given, (name,), {}, {"name": name}, False).paths
 

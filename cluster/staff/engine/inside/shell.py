@@ -152,7 +152,7 @@ class Shell(ZMQInteractiveShell):
 
     record = Record(0)
 
-    def enable_gui(self, gui: Any = None) -> None:
+    def enable_gui(self, *_: Any) -> None:
         """Do nothing: no window can be opened."""
 
     def run(self, text: str) -> None:
