@@ -25,7 +25,7 @@ case ${GPU:-} in
     *) echo "GPU=$GPU is unknown. Set GPU=1 for GPUs, or leave it unset for CPUs." >&2; exit 1 ;;
 esac
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
-[ -d cluster/staff ] && course_packages="$course_packages bubblewrap"  # submissions are graded here, but not in what students get
+[ -d cluster/staff ] && course_packages="$course_packages bubblewrap uidmap"  # submissions are graded here, but not in what students get
 npm_packages=
 command -v node >/dev/null || npm_packages="$npm_packages nodejs"
 command -v npm >/dev/null || npm_packages="$npm_packages npm"
