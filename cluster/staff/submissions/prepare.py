@@ -328,7 +328,7 @@ class Sanitiser:
     def __call__(self, notebook: NotebookNode) -> NotebookNode:
         """Return a sanitised copy of the notebook."""
         notebook = copy.deepcopy(notebook)
-        for word in ("unreadable", "told"):  # the course's own keys, which a student may have set
+        for word in ("unreadable", "told", "data"):  # the course's own keys, which a student may have set
             notebook.metadata.pop(word, None)
         figures = {cell["id"]: len(cell.metadata.get("figures", ())) for cell in notebook.cells}
         notebook.metadata["undrawn"] = {name: number for name, number in figures.items() if number}
