@@ -28,6 +28,13 @@ def counted(word, place):
     return word.upper()
 
 
+def noted(word, notes):
+    """Append the word to the file `notes`."""
+    with open(notes, "a") as f:
+        f.write(f"{word}\n")
+    return word.upper()
+
+
 def ranks(item):
     """Return the sum of rank + 1 over the item's ranks, times the item."""
     import horovod.tensorflow as hvd

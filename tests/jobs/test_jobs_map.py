@@ -110,6 +110,18 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
     assert calls(tmp_path) == ["a", "a", "b", "b", "c", "c", "fails", "fails"]
 
 
+def test_a_file_that_all_items_write_is_their_output(backend, tmp_path):
+    """If each item appends to an existing file, is none run again? And if the file was changed by others?"""
+    notes = tmp_path / "notes"
+    notes.write_text("")
+    for _ in range(2):
+        assert cluster.map(sweeps.noted, ["a", "b", "c"], notes=str(notes)).results() == ["A", "B", "C"]
+        assert sorted(notes.read_text().split()) == ["a", "b", "c"]
+    notes.write_text("other")
+    cluster.map(sweeps.noted, ["a", "b", "c"], notes=str(notes)).results()
+    assert len(notes.read_text().split()) == 3
+
+
 @pytest.mark.ranks
 def test_items_of_two_ranks(backend):
     """Do two ranks compute an item together? (The sum of rank + 1 over both ranks, times the item 10, is

@@ -142,11 +142,18 @@ def _interval(run: Run) -> tuple[float, float]:
 
 
 def changed(run: Run) -> list[str]:
-    """Return the files that a run found changed when it started; its result belongs to another request."""
+    """Return what a run found changed when it started; its result belongs to another request.
+
+    What other items of its sweep wrote before it started is their output.
+    """
     try:
-        return json.loads(run.changed.read_text())
+        found: dict[str, float | None] = json.loads(run.changed.read_text())
     except (OSError, ValueError):
         return []
+    worked = []
+    if any(found.values()) and run.is_item:
+        worked = [_interval(Run(p)) for p in Run(run.path.parent).items().values() if p != run.path]
+    return [n for n, at in found.items() if not (at and any(begin <= at <= end for begin, end in worked))]
 
 
 def prepare(run: Run, call: Mapping[str, Any]) -> None:
@@ -155,17 +162,18 @@ def prepare(run: Run, call: Mapping[str, Any]) -> None:
     A variable that the node or the site sets, such as TMPDIR, keeps its value there.
     """
     submitted = call.get("environment", {})
-    other = [name for name, value in submitted.items() if os.environ.setdefault(name, value) != value]
+    other: dict[str, float | None] = {
+        name: None for name, value in submitted.items() if os.environ.setdefault(name, value) != value
+    }  # and {file: time of its change in seconds, None if it is gone}
     for file, (size, at, content) in call.get("files", {}).items():
         if size == FOLDER:
             continue
         try:
             now = list(_size_and_time(file))
-            same = now == [size, at] or (content and now[0] == size and _digest(file, *now) == content)
+            if now != [size, at] and not (content and now[0] == size and _digest(file, *now) == content):
+                other[file] = now[1] / 1e9
         except OSError:
-            same = False
-        if not same:
-            other.append(file)
+            other[file] = None
     if other:
         print(f"Changed since the submission: {', '.join(other)}. This run will not be replayed.", flush=True)
         run.changed.write_text(json.dumps(other))
