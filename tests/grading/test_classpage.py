@@ -157,8 +157,8 @@ def test_feedback_is_released_and_becomes_outdated(exchange):
         exchange.hand_in(name)
     (exchange.course.folder("submitted", "ada", NAME) / "submission_secret.txt").write_text("s" * 128)
     exchange.run()
-    given, failed, _ = give.give_back(exchange.course, NAME)
-    assert given == 1 and list(failed) == ["bob"] and "submission_secret" in failed["bob"]
+    given, failed, remarks = give.give_back(exchange.course, NAME)
+    assert (given, failed) == (2, {}) and any("bob" in remark for remark in remarks)
     assert rows(exchange)["ada"].given_back and not rows(exchange)["bob"].given_back
     with exchange.book() as book:
         entries = notices.notices(exchange.course, book)

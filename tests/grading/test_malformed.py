@@ -202,6 +202,7 @@ def test_an_inbound_folder_of_odd_names(many, tmp_path):
         deep.mkdir()
         if level == 0:
             (deep / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+            (deep / "doubling.ipynb").write_text("{}")
         deep = deep / "d"
     new, _, refused, _ = collect.collect(many.course.coursedir, NAME, inbox, check_owner=False)
     assert len(new) >= 60 and new["deep"].left_out

@@ -35,7 +35,6 @@ class Row:
 
     student: str
     name: str
-    by_name: tuple[str, ...] = ()  # its place in an alphabetical list: by last name, without accents
     due: datetime.datetime | None = None
     extended: bool = False
     days: int = 0  # additional days for each assignment, from the roster
@@ -52,6 +51,7 @@ class Row:
     work: str = ""  # URL of the graded or collected submission, below the server's URL
     section: str = ""
     grader: str = ""  # grader of the written answers, or "" if the course has no graders
+    by_name: tuple[str, ...] = ()  # its place in an alphabetical list: by last name, without accents
 
     @property
     def status(self) -> str:
@@ -265,7 +265,7 @@ class Sheets:
             due = aware(deadline(student.id))
             days = each.get(student.id, {}).get("days", 0)
             place = alphabetical(student.last_name, student.first_name, student.id)
-            row = Row(student.id, full_name or student.id, place, due, due != view.due, days)
+            row = Row(student.id, full_name or student.id, due, due != view.due, days, by_name=place)
             row.section, row.grader = sections[student.id], graders.get(student.id, "")
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)

@@ -196,7 +196,8 @@ def key(submission: Submission, source_files: dict[str, Path], environment: dict
     cells = [
         dict(cell) | {"id": cell.get("id") if cell.get("id") in named else ""} for cell in notebook.cells
     ]
-    whole = [environment, notebook.metadata, cells]
+    about = {word: value for word, value in notebook.metadata.items() if word != "data"}  # see add_files
+    whole = [environment, about, cells]
     digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode())
     add_files(digest, submission, source_files)
     return digest.hexdigest()[:32]
