@@ -144,7 +144,7 @@ def _interval(run: Run) -> tuple[float, float]:
 def changed(run: Run) -> list[str]:
     """Return what a run found changed when it started; its result belongs to another request.
 
-    What other items of its sweep wrote before it started is their output.
+    Files that other items of its sweep wrote before it started are their output.
     """
     try:
         found: dict[str, float | None] = json.loads(run.changed.read_text())
